@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Development commands that set up what they need: `python3 dev.py demo|test|lint|setup`. Stdlib only."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent
+VENV = Path(os.environ.get("DIAGNOSE_VENV", TOP / ".venv"))
+BIN = VENV / "bin"
+# durable-rules 2.0.28 uses a C function that CPython 3.13 removed; its successor has the same signature.
+BUILD_FLAGS = "-DPyEval_CallObject=PyObject_CallObject"
+
+
+def call(*command, **extra):
+    """Run a command in the checkout; its exit code ends this script when it fails."""
+    done = subprocess.run([str(c) for c in command], cwd=TOP, env={**os.environ, **extra})
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def setup():
+    """Create the virtual environment with the locked dependencies; nothing happens when it is up to date."""
+    if sys.version_info < (3, 11):
+        sys.exit("diagnose needs Python 3.11 or newer; this is " + sys.version.split()[0])
+    lock = TOP / "requirements-dev.lock"
+    stamp = VENV / ".lock-installed"
+    if stamp.is_file() and stamp.read_bytes() == lock.read_bytes():
+        return
+    if not (BIN / "python").exists():
+        call(sys.executable, "-m", "venv", VENV)
+    flags = {"CPPFLAGS": BUILD_FLAGS} if sys.version_info >= (3, 13) else {}
+    call(BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", lock, **flags)
+    call(BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "-e", TOP)
+    stamp.write_bytes(lock.read_bytes())
+
+
+def demo():
+    """Analyse a shipped example bundle."""
+    setup()
+    done = subprocess.run([str(BIN / "diagnose"), "analyze", "fixtures/stall-missing-rank"], cwd=TOP)
+    sys.exit(0 if done.returncode in (0, 1) else done.returncode)
+
+
+def lint():
+    """Style, types and room contracts."""
+    setup()
+    call(BIN / "ruff", "check", ".")
+    call(BIN / "pyright")
+    call(BIN / "lint-imports")
+
+
+def test():
+    """Lint, then all tests."""
+    lint()
+    call(BIN / "python", "-m", "pytest", "-q", "-n", "auto", *sys.argv[2:])
+
+
+TASKS = {"setup": setup, "demo": demo, "lint": lint, "test": test}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in TASKS:
+        sys.exit("usage: python3 dev.py " + "|".join(TASKS))
+    TASKS[sys.argv[1]]()
