@@ -187,6 +187,22 @@ class Fact:
         return self.fields.get(name)
 
 
+@dataclass(frozen=True, slots=True)
+class FactBase:
+    """What is known before any arithmetic.
+
+    `observations` are unfolded, in source order; `facts` are folded and hold the coverage; `hosts` are all host names
+    with evidence; `rank_host` maps global ranks to hosts as far as the evidence tells; `world` is the job's size.
+    """
+
+    observations: tuple[Fact, ...]
+    facts: tuple[Fact, ...]
+    problems: tuple[Problem, ...]
+    hosts: tuple[str, ...]
+    rank_host: Mapping[int, str]
+    world: int | None
+
+
 # --- conditions of rules (built by `conditions`, compiled by `engine`, interpreted by `reference`) -----
 
 

@@ -1,0 +1,217 @@
+"""Records -> observations and facts: whose they are, what was covered, and each thing said once.
+
+An *observation* is one record with its host, rank, time and snapshot settled; `tables` computes across them. A *fact*
+is what rules see: observations that differ only in process, rank or time are folded into one per host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from diagnose.model import UNNAMED_HOST, Evidence, Fact, FactBase, Fields, Problem, Record, Source, Value, fold_ranks
+from diagnose.vocabulary import Vocabulary, vocabulary
+
+MAX_EVIDENCE = 5
+"""Evidence items kept per folded fact."""
+
+_PERSONAL = ("pid", "rank", "at", "comm", "times")
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+\Z|[0-9a-fA-F:]*:[0-9a-fA-F:]*\Z")
+
+
+def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple[str, Fields]] = ()) -> FactBase:
+    """Settle identities of all records read, fold them and assert coverage. `extra` are facts of the site file."""
+    known = vocabulary()
+    names = _HostNames(read)
+    processes = _ranks_of_processes(read, names)
+    rank_host, world = _placement(read, names)
+    observations: list[Fact] = []
+    problems: list[Problem] = []
+    for source, records in read:
+        for record in records:
+            if record.kind == "parse_problem":
+                problems.append(_problem(source, record))
+                continue
+            wrong = known.check(record.kind, record.fields)
+            if wrong:
+                problems.append(Problem(f"{source.path}: a parser broke the vocabulary: {wrong[0]}", source.path))
+                continue
+            fields = dict(record.fields)
+            if record.kind == "nccl_comm" and "rank" in fields:
+                fields["comm_rank"] = fields.pop("rank")
+            host = names.of(source, record)
+            rank = record.rank if record.rank is not None else _rank_of(fields, source, host, processes)
+            if host is None and rank is not None:
+                host = rank_host.get(rank)
+            if host is None and record.kind != "covered" and known.kinds[record.kind].topic not in _JOB_TOPICS:
+                host = names.fallback
+            _put(fields, host=host, rank=rank, at=record.at if record.at is not None else source.taken_at)
+            if record.count > 1:
+                fields["times"] = record.count
+            if "snapshot" in known.kinds[record.kind].fields and source.snapshot is not None:
+                fields.setdefault("snapshot", source.snapshot)
+            observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
+    coverage = list(_coverage(observations, known))
+    folded = list(fold(o for o in observations if o.kind != "covered"))
+    site = [Fact("", kind, fields) for kind, fields in extra]
+    facts = numbered([*folded, *site, *coverage], "f")
+    hosts = sorted({str(o.fields["host"]) for o in observations if "host" in o.fields})
+    return FactBase(tuple(observations), tuple(facts), tuple(problems), tuple(hosts), rank_host, world)
+
+
+_JOB_TOPICS = frozenset({"torch_log", "process_exit", "train_log", "switch_counters", "benchmark_nccl", "benchmark_ib"})
+
+
+def numbered(facts: Iterable[Fact], prefix: str) -> list[Fact]:
+    """The facts with ids prefix0, prefix1 … in the order given."""
+    return [Fact(f"{prefix}{n}", f.kind, f.fields, f.evidence) for n, f in enumerate(facts)]
+
+
+def fold(observations: Iterable[Fact]) -> Iterator[Fact]:
+    """One fact for observations that differ only in process, rank and time; `ranks` and `times` tell who and how often."""
+    groups: dict[tuple[str, tuple[tuple[str, Value], ...]], list[Fact]] = defaultdict(list)
+    for o in observations:
+        identity = tuple(sorted((k, v) for k, v in o.fields.items() if k not in _PERSONAL))
+        groups[o.kind, identity].append(o)
+    for (kind, identity), members in groups.items():
+        fields: dict[str, Value] = dict(identity)
+        ranks = {int(m.fields["rank"]) for m in members if isinstance(m.fields.get("rank"), int)}  # type: ignore[arg-type]
+        if len(ranks) == 1:
+            fields["rank"] = next(iter(ranks))
+        if ranks:
+            fields["ranks"] = fold_ranks(ranks)
+        if len(members) == 1:
+            _put(fields, pid=members[0].get("pid"), at=members[0].get("at"), comm=members[0].get("comm"))
+        else:
+            times = [t for m in members if isinstance(t := m.fields.get("at"), int | float)]
+            _put(fields, at=min(times) if times else None)
+        total = sum(n if isinstance(n := m.fields.get("times"), int) else 1 for m in members)
+        if total > 1:
+            fields["times"] = total
+        yield Fact("", kind, fields, _some_evidence(members))
+
+
+def _some_evidence(members: Sequence[Fact]) -> tuple[Evidence, ...]:
+    seen: dict[Evidence, None] = {}
+    for member in members:
+        for e in member.evidence:
+            seen.setdefault(e)
+            if len(seen) >= MAX_EVIDENCE:
+                return tuple(seen)
+    return tuple(seen)
+
+
+def _put(fields: dict[str, Value], **values: Value | None) -> None:
+    for name, value in values.items():
+        if value is not None:
+            fields[name] = value
+
+
+def _problem(source: Source, record: Record) -> Problem:
+    e = record.evidence[0] if record.evidence else None
+    text = str(record.fields.get("text", "unreadable"))
+    return Problem(text, source.path, e.first if e else None, e.last if e else None)
+
+
+# --- identity ---------------------------------------------------------------------------------------
+
+
+class _HostNames:
+    """Joins the names one host goes by: `node7`, `node7.cluster.example`; addresses stay as they are."""
+
+    def __init__(self, read: Sequence[tuple[Source, Sequence[Record]]]) -> None:
+        names: set[str] = set()
+        for source, records in read:
+            names.update(r.host for r in records if r.host)
+            if source.host:
+                names.add(source.host)
+        shorts: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            shorts[_short(name)].add(name)
+        self._canonical: dict[str, str] = {}
+        for short, full in shorts.items():
+            dotted = {n for n in full if n != short}
+            for name in full:
+                self._canonical[name] = short if len(dotted) <= 1 else name
+        known = set(self._canonical.values())
+        self.fallback = next(iter(known)) if len(known) == 1 else UNNAMED_HOST
+
+    def of(self, source: Source, record: Record) -> str | None:
+        """Host of a record: what the content says, else what the path or manifest says."""
+        name = record.host or source.host
+        return self._canonical.get(name, name) if name else None
+
+    def canonical(self, name: str) -> str:
+        """The one name used for a host."""
+        return self._canonical.get(name, name)
+
+
+def _short(name: str) -> str:
+    return name if _ADDRESS.match(name) else name.split(".", 1)[0]
+
+
+def _ranks_of_processes(
+    read: Sequence[tuple[Source, Sequence[Record]]], names: _HostNames
+) -> dict[tuple[str | None, Value], int]:
+    """(host, pid) -> global rank, from the largest communicator of each process."""
+    best: dict[tuple[str | None, Value], tuple[int, int]] = {}
+    for source, records in read:
+        for r in records:
+            if r.kind != "nccl_comm":
+                continue
+            pid, size = r.fields.get("pid"), r.fields.get("nranks")
+            rank = r.fields.get("comm_rank", r.fields.get("rank"))
+            if isinstance(pid, int) and isinstance(rank, int) and isinstance(size, int):
+                key = (names.of(source, r), pid)
+                best[key] = max(best.get(key, (0, 0)), (size, rank))
+    return {key: rank for key, (_, rank) in best.items()}
+
+
+def _rank_of(
+    fields: Mapping[str, Value], source: Source, host: str | None, processes: Mapping[tuple[str | None, Value], int]
+) -> int | None:
+    own = fields.get("rank")
+    if isinstance(own, int):
+        return own
+    pid = fields.get("pid")
+    if pid is not None and (host, pid) in processes:
+        return processes[host, pid]
+    return source.rank
+
+
+def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostNames) -> tuple[dict[int, str], int | None]:
+    """Global rank -> host, and the world size, from the largest communicators and from prefixed logs."""
+    votes: dict[int, Counter[str]] = defaultdict(Counter)
+    world: int | None = None
+    sizes: Counter[int] = Counter()
+    for source, records in read:
+        for r in records:
+            host = names.of(source, r)
+            size = r.fields.get("nranks") if r.kind == "nccl_comm" else None
+            if isinstance(size, int):
+                sizes[size] += 1
+            if r.rank is not None and host:
+                votes[r.rank][host] += 1
+    if sizes:
+        world = max(sizes)
+    return {rank: count.most_common(1)[0][0] for rank, count in sorted(votes.items())}, world
+
+
+# --- coverage ---------------------------------------------------------------------------------------
+
+
+def _coverage(observations: Sequence[Fact], known: Vocabulary) -> Iterator[Fact]:
+    """One `covered` fact per host and topic that something was read of; topics of the whole job have no host."""
+    spans: dict[tuple[str | None, str], list[float]] = defaultdict(list)
+    for o in observations:
+        topic = str(o.fields["topic"]) if o.kind == "covered" else known.topic_of(o.kind)
+        host = o.fields.get("host")
+        times = spans[str(host) if host is not None else None, topic]
+        at = o.fields.get("at")
+        if isinstance(at, int | float):
+            times.append(float(at))
+    for (host, topic), times in sorted(spans.items(), key=lambda item: (item[0][0] or "", item[0][1])):
+        fields: dict[str, Value] = {"topic": topic}
+        _put(fields, host=host, from_at=min(times) if times else None, to_at=max(times) if times else None)
+        yield Fact("", "covered", fields)
