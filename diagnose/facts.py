@@ -69,7 +69,7 @@ def numbered(facts: Iterable[Fact], prefix: str) -> list[Fact]:
 
 
 def fold(observations: Iterable[Fact]) -> Iterator[Fact]:
-    """One fact for observations that differ only in process, rank and time; `ranks` and `times` tell who and how often."""
+    """One fact for observations that differ only in process, rank and time; `ranks`, `times`: who and how often."""
     groups: dict[tuple[str, tuple[tuple[str, Value], ...]], list[Fact]] = defaultdict(list)
     for o in observations:
         identity = tuple(sorted((k, v) for k, v in o.fields.items() if k not in _PERSONAL))
