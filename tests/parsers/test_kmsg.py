@@ -1,0 +1,159 @@
+"""The kernel log parser: incidents, counts, times, prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+
+from diagnose.model import Block, Digest, Line, Record, Source
+from tests.parsers.mutations import foreign, hostile
+from tests.parsers.support import fixture, lines_of, load, of, run
+
+parser = load("kmsg")
+
+
+def events(name: str) -> list[Record]:
+    return of(run(parser, fixture("kmsg", name)), "kernel_event")
+
+
+def find(records: list[Record], event: str, **fields: object) -> Record:
+    found = [r for r in records if r.fields["event"] == event and all(r.fields.get(k) == v for k, v in fields.items())]
+    assert len(found) == 1, (event, fields, [dict(r.fields) for r in records])
+    return found[0]
+
+
+def test_a_healthy_boot_is_covered_and_silent() -> None:
+    records = run(parser, fixture("kmsg", "healthy.txt"))
+    assert [r.kind for r in records] == ["covered"]
+    assert records[0].fields["topic"] == "kernel_log"
+
+
+def test_repeated_xid_is_one_incident_with_its_last_time() -> None:
+    xid = find(events("sick-T.txt"), "xid", code=119)
+    assert xid.count == 2
+    assert (xid.fields["device"], xid.fields["gpu"], xid.fields["pid"]) == ("0000:c4:00", 6, 71234)
+    assert xid.fields["process"] == "python3"
+    assert xid.last_at is not None and xid.at is not None and xid.last_at - xid.at == 45
+    assert [(e.first, e.last) for e in xid.evidence] == [(2, 2), (8, 8)]
+
+
+def test_xid_forms() -> None:
+    records = events("sick-T.txt")
+    assert "GPU Reset Required" in str(find(records, "xid", code=154).fields["text"])
+    assert find(records, "xid", code=149).fields["severity"] == "nonfatal"
+    old = find(records, "xid", code=31)
+    assert old.fields["device"] == "0000:03:00"
+    assert old.fields["code_name"] == "GPU memory page fault"
+    sxid = find(records, "sxid", code=20034)
+    assert (sxid.count, sxid.fields["severity"], sxid.fields["device"]) == (1, "fatal", "0000:86:00.0")
+
+
+def test_nic_and_host_messages() -> None:
+    records = events("sick-T.txt")
+    assert find(records, "mlx5_health").count == 2
+    assert find(records, "mlx5_timeout").fields["device"] == "0000:5e:00.0"
+    assert find(records, "link_down", device="ens1np0").count == 2
+    assert find(records, "link_up", device="ens1np0").count == 1
+    assert find(records, "rdma_event").fields["device"] == "mlx5_1"
+    assert find(records, "clocksource_unstable").fields["device"] == "tsc"
+    assert find(records, "pcie_bandwidth").fields["device"] == "0000:5e:00.0"
+    assert find(records, "hung_task").fields["process"] == "python3"
+    assert find(records, "nfs_stall").fields["device"] == "nas-01.example.org"
+    assert find(records, "module_unknown_parameter").fields["device"] == "mlx5_core"
+    assert find(records, "iommu_fault").fields["device"] == "5e:00.0"
+    assert find(records, "mce", severity="corrected").fields["device"] == "MC0"
+    find(records, "thermal")
+
+
+def test_aer_lines_of_one_error_count_once() -> None:
+    records = events("sick-boot-seconds.txt")
+    corrected = find(records, "aer", severity="corrected")
+    assert corrected.count == 2
+    assert "RxErr" in str(corrected.fields["text"])
+    assert "BadTLP" in str(corrected.fields["text"])
+    assert corrected.at is None, "seconds since boot are no date"
+    assert find(records, "aer", severity="fatal").fields["device"] == "0000:c4:00.0"
+
+
+def test_oom_kill_is_told_once_with_its_cgroup() -> None:
+    records = events("sick-boot-seconds.txt")
+    memcg = find(records, "oom_kill", constraint="memcg")
+    assert memcg.count == 1
+    assert memcg.fields["cgroup"] == "/slurm/uid_1001/job_7"
+    assert find(records, "oom_kill", constraint="host").fields["pid"] == 900
+
+
+def test_crashes_in_libnccl() -> None:
+    crashes = [r for r in events("sick-boot-seconds.txt") if r.fields["event"] == "segfault"]
+    assert {(r.fields["pid"], r.fields["library"]) for r in crashes} == {(4242, "libnccl.so.2"), (4243, "libnccl.so.2")}
+
+
+def test_prefixes_of_syslog_journal_kmsg_and_decode() -> None:
+    records = events("dirty-syslog.txt")
+    fallen = [r for r in records if r.fields.get("code") == 79]
+    assert {r.host: r.count for r in fallen} == {"gpu-a07": 4, "gpu-a08": 1}
+    assert all("pid" not in r.fields or r.fields["pid"] == 1 for r in fallen)
+    remap = find(records, "xid", code=63)
+    assert (remap.host, remap.at) == ("gpu-a09", 1772500260.123456)
+    assert find(records, "xid", code=94).at == 1772503920.0
+    for code in (48, 13):
+        assert find(records, "xid", code=code).at is None
+    assert 9 not in {r.fields.get("code") for r in records}
+
+
+def test_year_of_syslog_stamps_comes_from_the_time_of_the_capture() -> None:
+    text = "Dec 31 23:59:00 n1 kernel: NVRM: Xid (PCI:0000:1a:00): 79, GPU has fallen off the bus.\n"
+    (record,) = of(run(parser, text, taken_at=1767229200.0), "kernel_event")
+    assert record.at == 1767225540.0
+
+
+def test_truncated_log_keeps_what_is_there() -> None:
+    assert [r.fields["code"] for r in events("truncated.txt")] == [119]
+
+
+def unfold(items: Iterable[Record | Digest]) -> list[Record]:
+    return [r for item in items for r in (item.records() if isinstance(item, Digest) else [item])]
+
+
+def test_blocks_and_lines_agree() -> None:
+    source = Source(id="x", path="x")
+    for name in ("sick-T.txt", "sick-boot-seconds.txt", "dirty-syslog.txt"):
+        lines = lines_of(fixture("kmsg", name))
+        by_line = [
+            r for d in parser.parse(iter(lines), source) for r in (d.records() if isinstance(d, Digest) else [d])
+        ]
+        halves = [lines[: len(lines) // 2], lines[len(lines) // 2 :]]
+        blocks = [Block(h[0].number, "\n".join(line.text for line in h) + "\n") for h in halves]
+        by_block = unfold(parser.scan(blocks, source))
+        assert by_line == by_block
+
+
+def test_many_crashing_processes_stay_bounded() -> None:
+    lines = [
+        Line(n, f"[ 1.{n:06d}] worker[{n}]: segfault at 0 ip 00007f00 sp 00007ff0 error 4 in libcuda.so.1[7f00+1000]")
+        for n in range(1, 500)
+    ]
+    (digest,) = parser.parse(lines, Source(id="x", path="x"))
+    assert len(list(digest.records())) <= 33
+    assert sum(r.count for r in digest.records()) == 499
+
+
+@pytest.mark.parametrize("name", ["healthy.txt", "sick-T.txt", "sick-boot-seconds.txt", "dirty-syslog.txt"])
+def test_sniff_claims_kernel_logs(name: str) -> None:
+    assert parser.sniff(fixture("kmsg", name), name) >= 0.5
+
+
+def test_foreign_text_is_left_alone() -> None:
+    for name, text in foreign("kmsg"):
+        if "NVRM: Xid" not in text and "segfault at" not in text:
+            assert parser.sniff(text, name) < 0.5, name
+            assert not of(run(parser, text), "kernel_event"), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(hostile("kmsg"))
+def test_any_text_is_survived(text: str) -> None:
+    parser.sniff(text, "x")
+    run(parser, text)
