@@ -8,8 +8,9 @@ microseconds) and RDMA `hw_counters`; InfiniBand port counters as in `ibqueryerr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -137,6 +138,11 @@ def _pairs(base: FactBase, kind: str) -> pd.DataFrame:
     return pairs.reset_index()
 
 
+def _rows(table: pd.DataFrame) -> Iterable[Any]:
+    """Rows with their columns as attributes."""
+    return table.itertuples()
+
+
 def _coverage(pairs: pd.DataFrame, topic: str) -> Iterator[Fact]:
     for host in sorted(set(pairs["host"])) if len(pairs) else ():
         yield Fact("", "covered", {"topic": topic, "host": host} if host else {"topic": topic})
@@ -172,7 +178,7 @@ def _rate_facts(
     summed: pd.DataFrame, metric: Metric, kind: str, packets: dict[str, dict[tuple[str, str], float]]
 ) -> Iterator[Fact]:
     by_host = summed.groupby(["host", "priority"], dropna=False)["number"].max().reset_index()
-    for row in summed.itertuples():
+    for row in _rows(summed):
         if row.delta == 0 and not metric.always:
             continue
         number = float(row.number)
@@ -301,11 +307,11 @@ def _traffic_classes(base: FactBase, pairs: pd.DataFrame) -> Iterator[Fact]:
     chosen = pairs[pairs["name"].str.match(_PRIO_BYTES.pattern)]
     rdma = pairs[pairs["name"].str.match(r"[rt]x_vport_rdma_unicast_bytes\Z")]
     volumes: dict[tuple[str, str, str], dict[int, tuple[int, tuple[Evidence, ...]]]] = {}
-    for row in chosen.itertuples():
+    for row in _rows(chosen):
         m = _PRIO_BYTES.match(row.name)
         if m:
             volumes.setdefault((row.host, row.device, m["way"]), {})[int(m["prio"])] = (int(row.delta), row.evidence)
-    carried = {(r.host, r.device, r.name[:2]): int(r.delta) for r in rdma.itertuples()}
+    carried = {(r.host, r.device, r.name[:2]): int(r.delta) for r in _rows(rdma)}
     for (host, device, way), by_priority in sorted(volumes.items()):
         total = sum(delta for delta, _ in by_priority.values())
         if total <= 0:

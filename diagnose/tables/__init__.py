@@ -1,0 +1,11 @@
+"""Arithmetic across ranks, hosts and snapshots: observations in, derived facts out. No data frame leaves the room."""
+
+from __future__ import annotations
+
+from diagnose.model import Fact, FactBase
+from diagnose.tables import benchmarks, counters, deviations, network, progress
+
+
+def derive(base: FactBase) -> list[Fact]:
+    """All derived facts, in a fixed order."""
+    return [fact for part in (progress, counters, deviations, network, benchmarks) for fact in part.derive(base)]
