@@ -49,7 +49,7 @@ def columns(text: str) -> int:
 
 
 def _columns_of(char: str) -> int:
-    if unicodedata.combining(char):
+    if "\ue000" <= char <= "\ue0ff" or unicodedata.combining(char):  # style marks of `text` take no room
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
@@ -86,7 +86,7 @@ def wrap(text: str, width: int, first: str = "", rest: str | None = None, lines:
         need = columns(piece.rstrip())
         if not empty and used + need > width:
             if lines is not None and len(out) + 1 == lines:
-                return [*out, line.rstrip() + " …"]
+                return [*out, _left_off(line.rstrip(), width)]
             out.append(line.rstrip())
             line, used, empty = rest, columns(rest), True
             piece = piece.lstrip()
@@ -94,6 +94,11 @@ def wrap(text: str, width: int, first: str = "", rest: str | None = None, lines:
         used += columns(piece)
         empty = False
     return [*out, line.rstrip()]
+
+
+def _left_off(line: str, width: int) -> str:
+    marked = line + " …"
+    return marked if columns(marked) <= width else cut(line + " ", min(width, columns(line)))
 
 
 _PIECE = re.compile(

@@ -1,0 +1,311 @@
+"""What every form of the report shows, and in which order: the verdict, findings with what they explain, the rest.
+
+The forms (text, Markdown, HTML) only lay out what is gathered here, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from diagnose.model import Diagnosis, Evidence, Finding, Problem, Source, Subject, Unknown
+from diagnose.report.safe import safe
+from diagnose.report.words import Words
+
+State = Literal["fault", "cannot-tell", "no-fault"]
+_SHOWN_SUBJECTS = 4
+_SHOWN_NAMES = 6
+_NAME_COLUMNS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Evidence with the path of its source. `lines` are (number or None, text)."""
+
+    path: str
+    first: int
+    last: int
+    lines: tuple[tuple[int | None, str], ...]
+    deciding: int
+    column: int = 0
+
+    @property
+    def place(self) -> str:
+        """`path:31` or `path:31-32`; the path alone when no line is known."""
+        if self.first <= 0:
+            return self.path
+        return f"{self.path}:{self.first}" if self.last <= self.first else f"{self.path}:{self.first}-{self.last}"
+
+    @property
+    def deciding_place(self) -> str:
+        """`path:line` of the line that decides."""
+        number = self.lines[self.deciding][0] if self.lines else self.first
+        return f"{self.path}:{number or self.first}" if (number or self.first) > 0 else self.path
+
+    @property
+    def deciding_text(self) -> str:
+        """That line."""
+        return self.lines[self.deciding][1] if self.lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One finding, the same pathology on other subjects, and what the two explain."""
+
+    lead: Finding
+    others: tuple[Finding, ...]
+    consequences: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """One command, and the questions it would let be judged, each with what is missing."""
+
+    collect: str
+    questions: tuple[Unknown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A diagnosis put in order for the eye."""
+
+    diagnosis: Diagnosis
+    state: State
+    lead: Finding | None
+    groups: tuple[Group, ...]
+    context: tuple[Finding, ...]
+    acknowledged: tuple[Finding, ...]
+    open: tuple[Open, ...]
+    read: tuple[Source, ...]
+    unread: tuple[Source, ...]
+    paths: Mapping[str, str]
+
+    def quote(self, evidence: Evidence) -> Quote:
+        """The evidence with its path, split into numbered lines."""
+        texts = evidence.text.replace("\r\n", "\n").rstrip("\n").split("\n")
+        whole = evidence.first > 0 and len(texts) == evidence.last - evidence.first + 1
+        lines = tuple((evidence.first + i if whole else None, text) for i, text in enumerate(texts))
+        deciding, column = _deciding(evidence, texts)
+        path = self.paths.get(evidence.source, evidence.source)
+        return Quote(path, evidence.first, evidence.last, lines, deciding, column)
+
+    def place(self, problem: Problem) -> str:
+        """Where a problem lies, or nothing when it belongs to no source."""
+        if problem.source is None:
+            return ""
+        path = self.paths.get(problem.source, problem.source)
+        if problem.first is None:
+            return path
+        return Quote(path, problem.first, problem.last or problem.first, (), 0).place
+
+
+def _deciding(evidence: Evidence, texts: list[str]) -> tuple[int, int]:
+    """Index and column of what decides: the first highlighted span, else the first line that is not blank."""
+    if evidence.spans:
+        start, seen = evidence.spans[0][0], 0
+        for i, text in enumerate(texts):
+            if start <= seen + len(text):
+                return i, start - seen
+            seen += len(text) + 1
+    return next((i for i, text in enumerate(texts) if text.strip()), 0), 0
+
+
+def view(diagnosis: Diagnosis) -> View:
+    """Everything in its place."""
+    current = [f for f in diagnosis.findings if f.acknowledged is None]
+    groups, context = _grouped(current)
+    faults = [g.lead for g in groups if g.lead.severity != "info"]
+    symptoms = [f for f in context if f.severity != "info"]
+    lead = next(iter([*faults, *symptoms]), None)
+    state: State = "no-fault"
+    if faults:
+        state = "fault"
+    elif symptoms or known(diagnosis.job, "stalled_since"):
+        state = "cannot-tell"
+    sources = sorted(diagnosis.sources, key=lambda s: (s.path, s.id))
+    return View(
+        diagnosis,
+        state,
+        lead,
+        tuple(groups),
+        tuple(context),
+        tuple(f for f in diagnosis.findings if f.acknowledged is not None),
+        _open(diagnosis.unknowns),
+        tuple(s for s in sources if s.status in ("parsed", "partial")),
+        tuple(s for s in sources if s.status not in ("parsed", "partial")),
+        {s.id: s.path for s in diagnosis.sources},
+    )
+
+
+def known(mapping: Mapping[str, Any], key: str) -> bool:
+    """Whether the mapping tells that."""
+    return mapping.get(key) is not None
+
+
+def _grouped(findings: list[Finding]) -> tuple[list[Group], list[Finding]]:
+    roots = _Roots(findings)
+    leads: dict[str, list[Finding]] = {}
+    beneath: dict[str, list[Finding]] = {}
+    context: list[Finding] = []
+    for finding in findings:
+        top = roots.of(finding)
+        if top is not None:
+            beneath.setdefault(top.id, []).append(finding)
+        elif finding.role == "context":
+            context.append(finding)
+        else:
+            leads.setdefault(finding.id, []).append(finding)
+    groups = [Group(same[0], tuple(same[1:]), tuple(beneath.get(id, ()))) for id, same in leads.items()]
+    return groups, context
+
+
+class _Roots:
+    """Finds the finding at the top of a chain of explanations; a chain that leads nowhere or in a ring has none."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.named: dict[str, Finding] = {}
+        for finding in findings:
+            self.named.setdefault(finding.id, finding)
+            self.named.setdefault(finding.key, finding)
+
+    def of(self, finding: Finding) -> Finding | None:
+        """The root that explains `finding`; None when it stands for itself."""
+        seen = {finding.key}
+        at = finding
+        while at.role == "consequence":
+            above = next((self.named[name] for name in at.explained_by if name in self.named), None)
+            if above is None or above.key in seen:
+                break
+            seen.add(above.key)
+            at = above
+        return at if at.key != finding.key and at.role != "consequence" else None
+
+
+def _open(unknowns: Iterable[Unknown]) -> tuple[Open, ...]:
+    by_command: dict[str, list[Unknown]] = {}
+    for unknown in unknowns:
+        by_command.setdefault(unknown.collect, []).append(unknown)
+    return tuple(Open(command, tuple(questions)) for command, questions in by_command.items())
+
+
+# --- small texts --------------------------------------------------------------------------------------
+
+
+def safe_command(finding: Finding) -> tuple[str, str | None] | None:
+    """The first command that changes nothing, and where to run it: a read-only step, else what would settle more."""
+    for step in finding.remediation:
+        if step.effect == "read-only" and step.command:
+            return step.command, step.where
+    for more in finding.next_evidence:
+        if more.command:
+            return more.command, None
+    for other in finding.look_alikes:
+        if other.command:
+            return other.command, None
+    return None
+
+
+def subjects(finding: Finding, words: Words, shown: int = _SHOWN_SUBJECTS) -> str:
+    """`rank 37 on node-b, nic mlx5_3 on node-b`: hosts that another subject names are not repeated."""
+    placed = {s.host for s in finding.subjects if s.host and s.kind != "host"}
+    kept = [s for s in finding.subjects if not (s.kind == "host" and s.name in placed)]
+    grouped: dict[tuple[str, str | None], list[str]] = {}
+    for s in kept:
+        grouped.setdefault((s.kind, s.host if s.kind != "host" else None), []).append(s.name)
+    parts = [_subject(kind, host, names, words) for (kind, host), names in grouped.items()]
+    if len(parts) > shown:
+        parts = [*parts[:shown], words.say("more", n=len(parts) - shown)]
+    return ", ".join(parts)
+
+
+def _subject(kind: str, host: str | None, names: list[str], words: Words) -> str:
+    named = ", ".join(safe(name, _NAME_COLUMNS) for name in names[:_SHOWN_NAMES])
+    if len(names) > _SHOWN_NAMES:
+        named += " " + words.say("more", n=len(names) - _SHOWN_NAMES)
+    several = len(names) > 1 or (kind == "rank" and not names[0].isdecimal())
+    label = f"{kind}s" if several and words.lang == "en" else kind
+    what = f"{label} {named}"
+    return what if host is None else words.on(what, safe(host, _NAME_COLUMNS))
+
+
+def subject_names(findings: Iterable[Finding]) -> list[str]:
+    """Short names of what several findings of one kind are about: `node-a mlx5_0`."""
+    return list(dict.fromkeys(" ".join(_short(s) for s in f.subjects) for f in findings))
+
+
+def _short(subject: Subject) -> str:
+    name = safe(subject.name, _NAME_COLUMNS)
+    name = name if subject.kind in ("host", "nic", "port") else f"{subject.kind} {name}"
+    return f"{safe(subject.host, _NAME_COLUMNS)} {name}" if subject.host and subject.kind != "host" else name
+
+
+def job_line(job: Mapping[str, Any], words: Words) -> str:
+    """`8 nodes, 64 ranks, stalled since 2025-11-14 03:12:45 UTC`, as far as it is known."""
+    parts: list[str] = []
+    for key, what in (("nodes", "node"), ("ranks", "rank"), ("gpus", "gpu")):
+        value = job.get(key)
+        size = len(cast(list[Any], value)) if isinstance(value, list | tuple | dict) else value
+        if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+            parts.append(words.count(size, what))
+        elif isinstance(size, str):
+            parts.append(f"{what} {size}")
+    if known(job, "stalled_since"):
+        parts.append(words.say("stalled_since", at=moment(job["stalled_since"])))
+    versions = job.get("versions")
+    if isinstance(versions, Mapping):
+        named = cast(Mapping[str, Any], versions)
+        parts += [f"{name} {listed(named[name])}" for name in sorted(named) if named[name] is not None]
+    return ", ".join(parts)
+
+
+def moment(at: Any) -> str:
+    """Epoch seconds as UTC text; text stays as it is."""
+    if isinstance(at, int | float) and math.isfinite(at) and 0 <= at < 253402300800:
+        return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return str(at)
+
+
+def listed(value: Any) -> str:
+    """A JSON value in a few words."""
+    if isinstance(value, list | tuple):
+        items = [listed(item) for item in cast(list[Any], value)]
+        return ", ".join(items[:8]) + (" …" if len(items) > 8 else "")
+    if isinstance(value, Mapping):
+        named = cast(Mapping[str, Any], value)
+        return ", ".join(f"{key} {listed(item)}" for key, item in list(named.items())[:8])
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def counts(findings: Iterable[Finding], words: Words) -> str:
+    """`2 MAJOR, 1 MINOR`."""
+    found = list(findings)
+    numbers = {s: sum(f.severity == s for f in found) for s in ("critical", "major", "minor", "info")}
+    return ", ".join(f"{n} {words[s]}" for s, n in numbers.items() if n)
+
+
+def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str | None] | str]:
+    """The verdict: what and where · the deciding evidence, or why there is none · the next safe command, or a word."""
+    not_judged = words.say("checks_open", checks=words.count(len(v.diagnosis.unknowns), "check"))
+    ask = (v.open[0].collect, None) if v.open else None
+    if v.state == "no-fault":
+        head = words.say("no_fault", sources=words.count(len(v.read), "source"))
+        kinds = ", ".join(sorted({kind for s in v.read for kind in s.kinds}))
+        head += f" ({not_judged})"
+        return head, words.say("nothing_seen", kinds=kinds or "-"), ask or words["nothing_to_do"]
+    lead = v.lead
+    if lead is None:
+        since = words.say("stalled_since", at=moment(v.diagnosis.job["stalled_since"]))
+        head = f"{words['cannot_tell']}{words.colon()}{words['job']} {since}; {words['no_cause']}"
+        return head, words["nothing_decides"], ask or words["no_command"]
+    what = f"{subjects(lead, words)}{words.colon()}{lead.title}" if lead.subjects else lead.title
+    if v.state == "cannot-tell":
+        what = f"{words['cannot_tell']}{words.colon()}{what}; {words['no_cause']}"
+    found: Quote | str = v.quote(lead.evidence[0]) if lead.evidence else words["no_evidence"]
+    return what, found, safe_command(lead) or ask or words["no_command"]
