@@ -192,6 +192,6 @@ def test_safe_is_one_line_of_visible_characters(text: str, limit: int):
 def test_cut_and_wrap():
     assert cut("abcdef", 4) == "abc…" and cut("abc", 4) == "abc" and cut("中文字", 5) == "中文…"
     assert wrap("aa bb cc", 5) == ["aa bb", "cc"]
-    assert wrap("aa bb cc", 5, lines=1) == ["aa bb …"]
+    assert wrap("aa bb cc", 7, lines=1) == ["aa bb …"] and wrap("aa bb cc", 5, lines=1) == ["aa b…"]
     assert wrap("/a/very/long/path x", 5) == ["/a/very/long/path", "x"]
     assert wrap("中文中文中文", 6) == ["中文中", "文中文"]
