@@ -34,13 +34,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of fact."""
+    """One kind of fact; `sources` are the topics that a derived kind is made from, any of which lets it be judged."""
 
     name: str
     origin: str
     topic: str
     description: str
     fields: Mapping[str, Field]
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ def vocabulary() -> Vocabulary:
     kinds: dict[str, Kind] = {}
     for name, d in raw["$defs"].items():
         own = {n: Field(n, f["type"], f["description"], n in d["required"]) for n, f in d["properties"].items()}
-        kinds[name] = Kind(name, d["x-origin"], d["x-topic"], d["description"], {**common, **own})
+        kinds[name] = Kind(
+            name, d["x-origin"], d["x-topic"], d["description"], {**common, **own}, tuple(d.get("x-from", ()))
+        )
     topics = {n: Topic(n, t["title"], t["collect"]) for n, t in raw["x-topics"].items()}
     return Vocabulary(kinds, topics)

@@ -1,0 +1,318 @@
+"""Firings -> findings: grouped by subject, folded under their causes, ranked; and what could not be judged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from diagnose.model import (
+    CONFIDENCES,
+    SEVERITIES,
+    Confidence,
+    Evidence,
+    Fact,
+    Finding,
+    Firing,
+    NextEvidence,
+    Outcome,
+    Rule,
+    Severity,
+    Subject,
+    Texts,
+    Unknown,
+    fold_ranks,
+    unfold_ranks,
+)
+from diagnose.reference import holds
+from diagnose.vocabulary import vocabulary
+from diagnose.wording import render
+
+MAX_EVIDENCE = 12
+"""Evidence items kept per finding."""
+MERGE_ABOVE = 4
+"""So many findings of one rule stand alone; more become one finding about all their subjects."""
+MAX_SUBJECTS = 60
+
+DEPTH = ("gpu", "topo", "link", "rdma", "lossless", "fabric", "host", "k8s", "init", "nccl", "version", "storage", "gdr",
+         "clock", "stall", "perf")  # fmt: skip
+"""Families from cause to symptom: of two findings of equal severity the more causal one comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A finding that the site knows about: id or `family/*`, host or None for all, reason."""
+
+    id: str
+    host: str | None
+    reason: str
+
+
+def judge(
+    rules: Sequence[Rule], outcome: Outcome, lang: str = "en", acknowledged: Iterable[Acknowledgement] = ()
+) -> tuple[Finding, ...]:
+    """All findings, roots first."""
+    facts = {f.id: f for f in outcome.facts}
+    by_id = {r.id: r for r in rules}
+    groups: dict[tuple[str, tuple[object, ...]], list[Firing]] = defaultdict(list)
+    for firing in outcome.firings:
+        rule = by_id[firing.rule]
+        bound = {alias: facts[f] for alias, f in firing.bindings.items()}
+        refs = rule.per or tuple(ref for _, ref in rule.about)
+        key = tuple(bound[ref.alias].get(ref.field) if ref.alias in bound else None for ref in refs)
+        groups[rule.id, key].append(firing)
+    covered = _Coverage(outcome.facts)
+    findings: dict[str, list[Finding]] = defaultdict(list)
+    for (rule_id, _), firings in groups.items():
+        findings[rule_id].append(_finding(by_id[rule_id], firings, facts, covered, lang))
+    merged = [f for rule_id in findings for f in _merged(by_id[rule_id], findings[rule_id])]
+    folded = _fold(merged, by_id)
+    marked = [_acknowledge(f, tuple(acknowledged)) for f in folded]
+    return tuple(sorted(marked, key=_order))
+
+
+def _finding(
+    rule: Rule, firings: Sequence[Firing], facts: Mapping[str, Fact], covered: _Coverage, lang: str
+) -> Finding:
+    texts = rule.texts.get(lang) or rule.texts["en"]
+    bound = [{alias: facts[f] for alias, f in firing.bindings.items()} for firing in firings]
+    severities = [_severity(rule, b) for b in bound]
+    severity = min(severities, key=SEVERITIES.index)
+    lead = bound[severities.index(severity)]
+    supports = [facts[f] for firing in firings for ids in firing.supports.values() for f in ids]
+    unchecked = [
+        pattern.kind for n, pattern in enumerate(rule.unless)
+        if any(n < len(firing.checked) and not firing.checked[n] for firing in firings)
+    ]  # fmt: skip
+    evidence = _evidence([f for b in bound for f in b.values()], supports)
+    return Finding(
+        id=rule.id, severity=severity, confidence=_confidence(rule, bool(supports), bool(unchecked)),
+        role="context" if severity == "info" else "root", title=texts.title, summary=render(texts.says, lead),
+        subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
+        next_evidence=_next_evidence(rule, unchecked, covered), look_alikes=rule.look_alikes,
+        references=rule.references,
+    )  # fmt: skip
+
+
+def _severity(rule: Rule, bound: Mapping[str, Fact]) -> Severity:
+    bindings: dict[str | None, Fact] = dict(bound)
+    for choice in rule.severity:
+        if choice.when is None or holds(choice.when, bindings):
+            severity = choice.severity
+            break
+    else:
+        severity = rule.severity[-1].severity
+    if rule.status != "stable" and SEVERITIES.index(severity) < SEVERITIES.index("minor"):
+        return "minor"
+    return severity
+
+
+def _confidence(rule: Rule, supported: bool, unchecked: bool) -> Confidence:
+    level = CONFIDENCES.index(rule.confidence) - supported + unchecked
+    return CONFIDENCES[min(max(level, 0), len(CONFIDENCES) - 1)]
+
+
+def _steps(texts: Texts, bound: Mapping[str, Fact]):
+    """Steps with their placeholders filled in: a step may name the host or device of the finding."""
+    filled = []
+    for step in texts.steps:
+        parts = {
+            name: render(value, bound) if value and "{" in value else value
+            for name, value in (("text", step.text), ("command", step.command), ("where", step.where))
+        }
+        filled.append(replace(step, **parts))
+    return tuple(filled)
+
+
+def _evidence(bound: Iterable[Fact], supports: Iterable[Fact]) -> tuple[Evidence, ...]:
+    """First the best item of every fact, then the rest, each once."""
+    facts = list(dict.fromkeys(f.id for f in (*bound, *supports)))
+    by_id = {f.id: f for f in (*bound, *supports)}
+    items: dict[Evidence, None] = {}
+    for depth in range(MAX_EVIDENCE):
+        for fact_id in facts:
+            evidence = by_id[fact_id].evidence
+            if depth < len(evidence) and len(items) < MAX_EVIDENCE:
+                items.setdefault(evidence[depth])
+    return tuple(items)
+
+
+def _subjects(rule: Rule, bound: Sequence[Mapping[str, Fact]]) -> tuple[Subject, ...]:
+    found: dict[Subject, None] = {}
+    ranks: set[int] = set()
+    for facts in bound:
+        for kind, ref in rule.about:
+            fact = facts.get(ref.alias or "")
+            value = fact.get(ref.field) if fact else None
+            if fact is None or value is None or value == "":
+                continue
+            if kind == "rank":
+                ranks.update(_ranks(value))
+                continue
+            host = fact.get("host")
+            own = str(host) if host is not None and kind != "host" else None
+            found.setdefault(Subject(kind, str(value), own))
+    hosts = {s.name for s in found if s.kind == "host"}
+    if ranks:
+        found = {Subject("rank", fold_ranks(ranks), next(iter(hosts)) if len(hosts) == 1 else None): None, **found}
+    return tuple(found)[:MAX_SUBJECTS]
+
+
+def _ranks(value: object) -> list[int]:
+    try:
+        return unfold_ranks(str(value))[:100_000]
+    except ValueError:
+        return []
+
+
+# --- what is missing --------------------------------------------------------------------------------
+
+
+class _Coverage:
+    """Topics that something was read of."""
+
+    def __init__(self, facts: Iterable[Fact]) -> None:
+        self.topics = {str(f.fields["topic"]) for f in facts if f.kind == "covered"}
+
+    def judges(self, kind: str) -> bool:
+        """Whether the absence of this kind means something anywhere."""
+        found = vocabulary().kinds[kind]
+        if found.sources:
+            return any(topic in self.topics for topic in found.sources)
+        return found.topic in ("derived", "site") or found.topic in self.topics
+
+
+def _next_evidence(rule: Rule, unchecked: Sequence[str], covered: _Coverage) -> tuple[NextEvidence, ...]:
+    """Commands that would settle the open questions: unchecked exceptions, then look-alikes, then missing support."""
+    topics = vocabulary().topics
+    wanted: dict[NextEvidence, None] = {}
+    for kind in unchecked:
+        topic = topics[vocabulary().topic_of(kind)]
+        wanted.setdefault(NextEvidence(f"not checked: {topic.title}", topic.collect))
+    for look in rule.look_alikes:
+        if look.command:
+            wanted.setdefault(NextEvidence(look.text or look.question, look.command))
+    for pattern in rule.supports:
+        if not covered.judges(pattern.kind):
+            topic = topics[vocabulary().topic_of(pattern.kind)]
+            wanted.setdefault(NextEvidence(f"would strengthen this: {topic.title}", topic.collect))
+    return tuple(wanted)[:8]
+
+
+def unknowns(rules: Sequence[Rule], outcome: Outcome) -> tuple[Unknown, ...]:
+    """Rules that nothing could be said about, gathered by the topic whose command would let them be judged."""
+    covered = _Coverage(outcome.facts)
+    fired = {f.rule for f in outcome.firings}
+    known = vocabulary()
+    missing: dict[str, list[Rule]] = defaultdict(list)
+    for rule in rules:
+        blind = [p.kind for p in rule.when if not covered.judges(p.kind)]
+        if rule.id not in fired and blind:
+            kind = known.kinds[blind[0]]
+            missing[kind.sources[0] if kind.sources else kind.topic].append(rule)
+    found: list[tuple[tuple[int, int, str], Unknown]] = []
+    for topic_name, blind_rules in missing.items():
+        topic = known.topics[topic_name]
+        titles = [r.texts["en"].title for r in sorted(blind_rules, key=lambda r: r.id)]
+        shown = "; ".join(titles[:3]) + (f"; and {len(titles) - 3} more" if len(titles) > 3 else "")
+        worst = min(SEVERITIES.index(c.severity) for r in blind_rules for c in r.severity)
+        unknown = Unknown(f"{topic.title}: {shown}?", f"no {topic.title} in the files supplied", topic.collect)
+        found.append(((worst, -len(blind_rules), topic_name), unknown))
+    return tuple(unknown for _, unknown in sorted(found, key=lambda item: item[0]))
+
+
+# --- merging, folding, order ------------------------------------------------------------------------
+
+
+def _merged(rule: Rule, findings: list[Finding]) -> list[Finding]:
+    """Many findings of one rule as one: the worst speaks, the subjects of all are listed."""
+    findings.sort(key=_order)
+    if len(findings) <= MERGE_ABOVE or rule.per:
+        return findings
+    lead = findings[0]
+    subjects: dict[Subject, None] = {}
+    ranks: set[int] = set()
+    for finding in findings:
+        for subject in finding.subjects:
+            if subject.kind == "rank":
+                ranks.update(_ranks(subject.name))
+            else:
+                subjects.setdefault(subject)
+    listed = tuple(subjects)[:MAX_SUBJECTS]
+    if ranks:
+        listed = (Subject("rank", fold_ranks(ranks)), *listed)
+    evidence: dict[Evidence, None] = {}
+    for finding in findings:
+        for e in finding.evidence[:1]:
+            evidence.setdefault(e)
+    for e in lead.evidence:
+        evidence.setdefault(e)
+    hosts = {s.host or s.name for s in subjects if s.host or s.kind == "host"}
+    others = f" (and {len(findings) - 1} more like it" + (f", on {len(hosts)} hosts in all)" if len(hosts) > 1 else ")")
+    return [replace(lead, summary=lead.summary + others, subjects=listed, evidence=tuple(evidence)[:MAX_EVIDENCE])]
+
+
+def _fold(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """Mark as consequences what a more causal finding explains; circles are cut at the more causal end."""
+    ordered = sorted(findings, key=_causal)
+    explained: dict[str, list[str]] = defaultdict(list)
+    for cause in ordered:
+        for explains in rules[cause.id].explains:
+            for effect in ordered:
+                if (
+                    effect is not cause and fnmatchcase(effect.id, explains.id) and effect.id != cause.id
+                    and effect.key not in _ancestors(cause.key, explained)
+                    and SEVERITIES.index(effect.severity) >= SEVERITIES.index(cause.severity)
+                    and (explains.scope == "job" or _touch(cause, effect))
+                ):  # fmt: skip
+                    explained[effect.key].append(cause.key)
+    ids = {f.key: f.id for f in findings}
+    return [
+        replace(
+            f, role="context" if f.role == "context" else "consequence",
+            explained_by=tuple(dict.fromkeys(ids[k] for k in explained[f.key])),
+        ) if explained.get(f.key) else f
+        for f in findings
+    ]  # fmt: skip
+
+
+def _ancestors(key: str, explained: Mapping[str, list[str]]) -> set[str]:
+    seen: set[str] = set()
+    queue = [key]
+    while queue:
+        current = queue.pop()
+        for parent in explained.get(current, ()):
+            if parent not in seen:
+                seen.add(parent)
+                queue.append(parent)
+    return seen
+
+
+def _touch(a: Finding, b: Finding) -> bool:
+    """They share a host, or one of them is about the whole job."""
+    hosts_a, hosts_b = _hosts(a), _hosts(b)
+    return not hosts_a or not hosts_b or bool(hosts_a & hosts_b)
+
+
+def _hosts(finding: Finding) -> set[str]:
+    return {s.name if s.kind == "host" else s.host for s in finding.subjects if s.host or s.kind == "host"} - {None}  # type: ignore[return-value]
+
+
+def _causal(finding: Finding) -> tuple[int, str]:
+    family = finding.id.split("/", 1)[0]
+    return (DEPTH.index(family) if family in DEPTH else len(DEPTH), finding.key)
+
+
+def _order(finding: Finding) -> tuple[int, int, int, tuple[int, str]]:
+    return (
+        ("root", "consequence", "context").index(finding.role), SEVERITIES.index(finding.severity),
+        CONFIDENCES.index(finding.confidence), _causal(finding),
+    )  # fmt: skip
+
+
+def _acknowledge(finding: Finding, acknowledged: tuple[Acknowledgement, ...]) -> Finding:
+    for known in acknowledged:
+        if fnmatchcase(finding.id, known.id) and (known.host is None or known.host in _hosts(finding)):
+            return replace(finding, acknowledged=known.reason)
+    return finding
