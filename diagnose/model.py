@@ -414,6 +414,19 @@ class Firing:
     checked: tuple[bool, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What rules made of facts: the firings in a fixed order, and all facts including those that rules derived.
+
+    `engine` names what answered: "durable-rules 2.0.28", or "reference" with the reason in brackets.
+    """
+
+    firings: tuple[Firing, ...]
+    facts: tuple[Fact, ...]
+    engine: str
+    problems: tuple[Problem, ...] = ()
+
+
 # --- what is said -----------------------------------------------------------------------------------
 
 
