@@ -187,7 +187,7 @@ class _Stream:
     def _continue_row(matrix: _Matrix, line: Line, text: str) -> None:
         """Join a line that the terminal wrapped; a cell may be split in its middle."""
         last = matrix.rows[-1]
-        if len(last.lines) > _MAX_WRAPS or line.number != last.lines[-1].number + 1 and len(last.lines) > 1:
+        if len(last.lines) > _MAX_WRAPS:
             return
         complete = bool(matrix.columns) and len(last.cells) >= len(matrix.columns)
         tight = not complete or text[:1] in ",-" or last.text.rstrip()[-1:] in (",", "-")
