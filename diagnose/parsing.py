@@ -6,6 +6,7 @@ Every log parser goes through `unprefix`, so that launcher prefixes are understo
 from __future__ import annotations
 
 import calendar
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ MAX_LINE = 32_768
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI … final
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC … string terminator
+    r"|\x1b[\]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC … string terminator
     r"|\x1b[ -/]*[0-~]"  # other escapes
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
@@ -32,6 +33,34 @@ def clean(text: str) -> str:
     if not text.isprintable():
         text = _CONTROLS.sub("", text)
     return text
+
+
+_MESSAGE_KEYS = ("log", "line", "message", "MESSAGE", "msg")
+_TIME_KEYS = ("time", "timestamp", "@timestamp", "ts", "__REALTIME_TIMESTAMP", "labels", "stream")
+
+
+def unwrap_json(text: str) -> str:
+    """A JSON log record (`{"log": …, "stream": …, "time": …}`; docker, Loki, journal) as `time stream F text`.
+
+    That is the line as containerd would have written it, for `unprefix` to read. Any other text comes back as it is.
+    """
+    if not text.startswith("{"):
+        return text
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(record, dict) or not any(key in record for key in _TIME_KEYS):
+        return text
+    message = next((record[key] for key in _MESSAGE_KEYS if isinstance(record.get(key), str)), None)
+    if message is None:
+        return text
+    message = clean(message.rstrip("\r\n").replace("\n", " ").replace("\r", " "))
+    stamp = next((record[key] for key in _TIME_KEYS[:4] if isinstance(record.get(key), str)), None)
+    if stamp is None or parse_time(stamp)[0] is None:
+        return message
+    stream = "stderr" if record.get("stream") == "stderr" else "stdout"
+    return f"{stamp} {stream} F {message}"
 
 
 # --- evidence ---------------------------------------------------------------------------------------

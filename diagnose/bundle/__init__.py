@@ -1,0 +1,230 @@
+"""Folders, archives, files and standard input become Sources. Bounded, and never outside the bundle.
+
+    with open_bundle(["evidence.tar.gz"], packs.load_parsers()) as bundle:
+        for source in bundle.sources:
+            for line in read_lines(source): ...
+
+What cannot be read becomes a Problem that names the path and the reason; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import BinaryIO
+
+from diagnose.bundle.archives import Limits
+from diagnose.bundle.manifest import Absent, Entry, Manifest, read_manifest
+from diagnose.bundle.origins import numbered, origin_of
+from diagnose.bundle.reading import count_lines, encoding_of, excerpt, peek, read_blocks, read_lines
+from diagnose.bundle.recognise import SAMPLE, binary_note, text_note
+from diagnose.bundle.walk import Found, Walk, display, reason
+from diagnose.model import Problem, Source
+
+__all__ = [
+    "Absent", "Bundle", "Entry", "Limits", "Manifest",
+    "count_lines", "excerpt", "open_bundle", "read_blocks", "read_lines",
+]  # fmt: skip
+
+SNIFF_FROM = 0.5
+"""A parser reads a source when its sniff reaches this."""
+_DIGEST_WHOLE = 64 << 20
+_DIGEST_END = 4 << 20
+
+
+class Bundle:
+    """Everything that was given, as sources sorted by path. Close it (or use `with`) to remove its private folder."""
+
+    def __init__(
+        self,
+        sources: tuple[Source, ...],
+        problems: tuple[Problem, ...],
+        manifests: tuple[Manifest, ...],
+        digest: str,
+        folder: tempfile.TemporaryDirectory[str],
+    ):
+        self.sources = sources
+        self.problems = problems
+        self.manifests = manifests
+        self.digest = digest
+        self._folder = folder
+
+    def close(self) -> None:
+        """Remove unpacked copies; sources from archives cannot be read any more."""
+        self._folder.cleanup()
+
+    def __enter__(self) -> Bundle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_bundle(
+    paths: Sequence[str],
+    parsers: Sequence[ModuleType],
+    *,
+    stdin: BinaryIO | None = None,
+    limits: Limits | None = None,
+) -> Bundle:
+    """Everything below `paths` (files, folders, archives; `-` is standard input) as a Bundle.
+
+    A path that cannot be read is a Problem, never an exception. Kinds are those of the parsers whose
+    `sniff` reaches 0.5.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="diagnose-", ignore_cleanup_errors=True)
+    try:
+        walk = Walk(Path(folder.name), limits or Limits(), stdin)
+        walk.take_all(paths)
+        return _assemble(walk, parsers, folder)
+    except BaseException:
+        folder.cleanup()
+        raise
+
+
+def _assemble(walk: Walk, parsers: Sequence[ModuleType], folder: tempfile.TemporaryDirectory[str]) -> Bundle:
+    problems = walk.problems
+    manifests: list[Manifest] = []
+    for path, location in walk.manifests:
+        try:
+            manifest, wrong = read_manifest(location.read_text("utf-8-sig", "replace"), path)
+        except OSError as error:
+            manifest, wrong = None, [reason(error)]
+        problems += [Problem(f"{path}: {text}", path) for text in wrong[:20]]
+        if manifest is not None:
+            manifests.append(manifest)
+    listed = {entry.path: entry for manifest in manifests for entry in manifest.entries}
+    hosts_of_folders = {m.path.rpartition("/")[0]: m.host for m in manifests if m.host}
+    known_hosts = sorted({e.host for e in listed.values() if e.host} | set(hosts_of_folders.values()))
+
+    found = sorted(walk.found, key=lambda f: f.path)
+    hosts_in_folders = {host for f in found if (host := origin_of(f.folders, "").host)}
+    known_hosts = sorted({*known_hosts, *hosts_in_folders})
+    series = _series(found)
+    sniffer = _Sniffer(parsers)
+    sources: list[Source] = []
+    for f in found:
+        try:
+            source = _source(f, listed.get(f.manifest_path), hosts_of_folders, known_hosts, series)
+            source = _recognised(source, f, sniffer)
+        except OSError as error:
+            problems.append(Problem(f"{f.path}: {reason(error)}", f.path))
+            continue
+        sources.append(replace(source, id=f"s{len(sources) + 1}"))
+    taken = {f.manifest_path for f in found}
+    for entry in listed.values():
+        if entry.path not in taken:
+            problems.append(Problem(f"{display(entry.path)}: listed in the manifest, but not in the bundle"))
+    problems += [Problem(text) for text in sniffer.failures.values()]
+    digest = hashlib.sha256()
+    parts = [(s.path, s.digest) for s in sources]
+    parts += [(path, _digest_of(location)) for path, location in walk.manifests]
+    for path, part in sorted(parts):
+        digest.update(f"{path}\0{part}\n".encode("utf-8", "replace"))
+    return Bundle(tuple(sources), tuple(problems), tuple(manifests), digest.hexdigest(), folder)
+
+
+def _series(found: Sequence[Found]) -> dict[str, int]:
+    """Snapshot numbers of `cmd.1.txt`, `cmd.2.txt`: only where at least two of a kind lie side by side."""
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for f in found:
+        told = numbered(f.path)
+        if told is not None:
+            groups.setdefault(told[0], []).append((f.path, told[1]))
+    return {path: number for group in groups.values() if len(group) > 1 for path, number in group}
+
+
+def _source(
+    f: Found, entry: Entry | None, hosts_of_folders: dict[str, str | None], known: list[str], series: dict[str, int]
+) -> Source:
+    origin = origin_of(f.folders, f.name, known)
+    host, snapshot, taken_at, command = origin.host, origin.snapshot, origin.taken_at, None
+    if snapshot is None:
+        snapshot = series.get(f.path)
+    parent = f.manifest_path
+    while parent:
+        parent = parent.rpartition("/")[0]
+        if parent in hosts_of_folders:
+            host = hosts_of_folders[parent]
+            break
+    notes = list(f.notes)
+    status = "partial" if f.notes else "parsed"
+    digest = _digest_of(f.location)
+    if entry is not None:
+        host = entry.host or host
+        command = entry.command
+        snapshot = entry.snapshot if entry.snapshot is not None else snapshot
+        taken_at = entry.start if entry.start is not None else taken_at
+        if entry.truncated:
+            status = "partial"
+            notes.append("cut short when it was collected")
+        if entry.exit_code:
+            notes.append(f"its command ended with exit code {entry.exit_code}")
+        if entry.sha256 and not digest.startswith("sampled:") and entry.sha256 != digest:
+            notes.append("differs from the sha256 in the manifest")
+    return Source(
+        "", f.path, str(f.location), f.location.stat().st_size, digest, (), host, origin.rank, command, snapshot,
+        taken_at, 0, status, tuple(notes),
+    )  # fmt: skip
+
+
+def _recognised(source: Source, f: Found, sniffer: _Sniffer) -> Source:
+    if source.size == 0:
+        return replace(source, status="empty")
+    with f.location.open("rb") as handle:
+        head = handle.read(SAMPLE)
+    note = f.binary or (binary_note(head) if encoding_of(head).startswith("utf-8") else None)
+    if note is not None:
+        return replace(source, status="unrecognised", notes=(*source.notes, note))
+    text = peek(source)
+    if not text or text.isspace():
+        return replace(source, status="empty")
+    kinds = sniffer.kinds(text, f.name)
+    if kinds:
+        return replace(source, kinds=kinds)
+    return replace(source, status="unrecognised", notes=(*source.notes, text_note(text)))
+
+
+class _Sniffer:
+    """Asks every parser; one whose sniff fails is named once and not asked to read that source."""
+
+    def __init__(self, parsers: Sequence[ModuleType]):
+        self._parsers = parsers
+        self.failures: dict[str, str] = {}
+
+    def kinds(self, text: str, name: str) -> tuple[str, ...]:
+        """Kinds that may read this text, surest first."""
+        scores: list[tuple[float, str]] = []
+        for parser in self._parsers:
+            try:
+                score = float(parser.sniff(text, name))
+            except Exception as error:  # a parser of the user's may do anything
+                self.failures.setdefault(parser.KIND, f"parser {parser.KIND} failed to sniff at {name}: {error!r}")
+                continue
+            if score >= SNIFF_FROM:
+                scores.append((-score, parser.KIND))
+        return tuple(kind for _, kind in sorted(scores))
+
+
+def _digest_of(location: Path) -> str:
+    """sha256 in hex; of files over 64 MiB that of the size and both ends, marked `sampled:`."""
+    size = location.stat().st_size
+    digest = hashlib.sha256()
+    with location.open("rb", buffering=0) as handle:
+        if size > _DIGEST_WHOLE:
+            digest.update(str(size).encode())
+            digest.update(handle.read(_DIGEST_END))
+            handle.seek(size - _DIGEST_END)
+            digest.update(handle.read(_DIGEST_END))
+            return "sampled:" + digest.hexdigest()
+        left = size
+        while left > 0 and (piece := handle.read(min(1 << 20, left))):
+            digest.update(piece)
+            left -= len(piece)
+    return digest.hexdigest()
