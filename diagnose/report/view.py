@@ -275,7 +275,7 @@ def listed(value: Any) -> str:
         return ", ".join(items[:8]) + (" …" if len(items) > 8 else "")
     if isinstance(value, Mapping):
         named = cast(Mapping[str, Any], value)
-        return ", ".join(f"{key} {listed(item)}" for key, item in list(named.items())[:8])
+        return ", ".join(f"{key} {listed(item)}" for key, item in sorted(named.items())[:8])
     if value is None:
         return ""
     if isinstance(value, bool):
