@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from diagnose import reference
 from diagnose.model import (
     CONFIDENCES,
     SEVERITIES,
-    Confidence,
     Evidence,
     Fact,
     Finding,
@@ -19,13 +19,13 @@ from diagnose.model import (
     Outcome,
     Rule,
     Severity,
+    Step,
     Subject,
     Texts,
     Unknown,
     fold_ranks,
     unfold_ranks,
 )
-from diagnose.reference import holds
 from diagnose.vocabulary import vocabulary
 from diagnose.wording import render
 
@@ -35,8 +35,8 @@ MERGE_ABOVE = 4
 """So many findings of one rule stand alone; more become one finding about all their subjects."""
 MAX_SUBJECTS = 60
 
-DEPTH = ("gpu", "topo", "link", "rdma", "lossless", "fabric", "host", "k8s", "init", "nccl", "version", "storage", "gdr",
-         "clock", "stall", "perf")  # fmt: skip
+DEPTH = ("gpu", "topo", "link", "rdma", "lossless", "fabric", "host", "k8s", "init", "nccl", "version", "storage",
+         "gdr", "clock", "stall", "perf")  # fmt: skip
 """Families from cause to symptom: of two findings of equal severity the more causal one comes first."""
 
 
@@ -86,8 +86,9 @@ def _finding(
         if any(n < len(firing.checked) and not firing.checked[n] for firing in firings)
     ]  # fmt: skip
     evidence = _evidence([f for b in bound for f in b.values()], supports)
+    confidence = min((reference.confidence(rule, f) for f in firings), key=CONFIDENCES.index)
     return Finding(
-        id=rule.id, severity=severity, confidence=_confidence(rule, bool(supports), bool(unchecked)),
+        id=rule.id, severity=severity, confidence=confidence,
         role="context" if severity == "info" else "root", title=texts.title, summary=render(texts.says, lead),
         subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
         next_evidence=_next_evidence(rule, unchecked, covered), look_alikes=rule.look_alikes,
@@ -96,26 +97,16 @@ def _finding(
 
 
 def _severity(rule: Rule, bound: Mapping[str, Fact]) -> Severity:
-    bindings: dict[str | None, Fact] = dict(bound)
-    for choice in rule.severity:
-        if choice.when is None or holds(choice.when, bindings):
-            severity = choice.severity
-            break
-    else:
-        severity = rule.severity[-1].severity
+    """What the rule says of these facts; a rule on trial never says more than minor."""
+    severity = reference.severity(rule, bound)
     if rule.status != "stable" and SEVERITIES.index(severity) < SEVERITIES.index("minor"):
         return "minor"
     return severity
 
 
-def _confidence(rule: Rule, supported: bool, unchecked: bool) -> Confidence:
-    level = CONFIDENCES.index(rule.confidence) - supported + unchecked
-    return CONFIDENCES[min(max(level, 0), len(CONFIDENCES) - 1)]
-
-
-def _steps(texts: Texts, bound: Mapping[str, Fact]):
+def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
     """Steps with their placeholders filled in: a step may name the host or device of the finding."""
-    filled = []
+    filled: list[Step] = []
     for step in texts.steps:
         parts = {
             name: render(value, bound) if value and "{" in value else value

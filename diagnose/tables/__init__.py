@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from diagnose.model import Fact, FactBase
 from diagnose.tables import benchmarks, counters, deviations, network, progress
+from diagnose.tables.summary import job, summary
+
+__all__ = ["derive", "job", "summary"]
 
 
 def derive(base: FactBase) -> list[Fact]:

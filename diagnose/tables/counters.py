@@ -16,6 +16,9 @@ import pandas as pd
 
 from diagnose.model import Evidence, Fact, FactBase, Value
 
+Frame = Any
+"""A pandas object; pandas ships no types that tell rows from columns."""
+
 PAUSED_RX_SHARE = 0.01
 """From this share of the interval on, a host counts as paused by the fabric (chosen by us: 1 % shows in step time)."""
 PAUSING_TX_SHARE = 0.05
@@ -114,7 +117,7 @@ def derive(base: FactBase) -> Iterator[Fact]:
     yield from _traffic_classes(base, nic)
 
 
-def _pairs(base: FactBase, kind: str) -> pd.DataFrame:
+def _pairs(base: FactBase, kind: str) -> Frame:
     """First and last value of every counter that was read more than once: one row a counter, `delta` >= 0."""
     rows = [
         (o.fields.get("host", ""), o.fields["device"], o.fields.get("port", 0), o.fields["name"],
@@ -122,7 +125,7 @@ def _pairs(base: FactBase, kind: str) -> pd.DataFrame:
         for o in base.observations if o.kind == kind
     ]  # fmt: skip
     columns = ["host", "device", "port", "name", "value", "at", "snapshot", "evidence"]
-    table = pd.DataFrame(rows, columns=columns)
+    table: Frame = pd.DataFrame(rows, columns=columns)
     if table.empty:
         return table.assign(delta=[], seconds=[], first=[])
     table["order"] = table["at"].where(table["at"].notna(), table["snapshot"]).astype(float)
@@ -133,25 +136,26 @@ def _pairs(base: FactBase, kind: str) -> pd.DataFrame:
     pairs = last[ordered].copy()
     pairs["first"] = first.loc[pairs.index, "evidence"]
     pairs["delta"] = pairs["value"] - first.loc[pairs.index, "value"]
-    begin = pd.to_numeric(first.loc[pairs.index, "at"], errors="coerce")
-    pairs["seconds"] = pd.to_numeric(pairs["at"], errors="coerce") - begin
+    begin: Frame = pd.to_numeric(first.loc[pairs.index, "at"], errors="coerce")
+    end: Frame = pd.to_numeric(pairs["at"], errors="coerce")
+    pairs["seconds"] = end - begin
     return pairs.reset_index()
 
 
-def _rows(table: pd.DataFrame) -> Iterable[Any]:
+def _rows(table: Frame) -> Iterable[Any]:
     """Rows with their columns as attributes."""
     return table.itertuples()
 
 
-def _coverage(pairs: pd.DataFrame, topic: str) -> Iterator[Fact]:
+def _coverage(pairs: Frame, topic: str) -> Iterator[Fact]:
     for host in sorted(set(pairs["host"])) if len(pairs) else ():
         yield Fact("", "covered", {"topic": topic, "host": host} if host else {"topic": topic})
 
 
-def _rates(pairs: pd.DataFrame, metrics: tuple[Metric, ...], kind: str, counter_kind: str) -> Iterator[Fact]:
+def _rates(pairs: Frame, metrics: tuple[Metric, ...], kind: str, counter_kind: str) -> Iterator[Fact]:
     if pairs.empty:
         return
-    names = pd.Series(pairs["name"].unique())
+    names: Frame = pd.Series(pairs["name"].unique())
     packets = {
         way: _sum_by_device(pairs, set(names[names.str.match(pattern)]))
         for way, pattern in _PACKETS[counter_kind].items()
@@ -175,7 +179,7 @@ def _rates(pairs: pd.DataFrame, metrics: tuple[Metric, ...], kind: str, counter_
 
 
 def _rate_facts(
-    summed: pd.DataFrame, metric: Metric, kind: str, packets: dict[str, dict[tuple[str, str], float]]
+    summed: Frame, metric: Metric, kind: str, packets: dict[str, dict[tuple[str, str], float]]
 ) -> Iterator[Fact]:
     by_host = summed.groupby(["host", "priority"], dropna=False)["number"].max().reset_index()
     for row in _rows(summed):
@@ -215,11 +219,11 @@ def _priority(match: re.Match[str]) -> int:
     return int(text) if text else -1
 
 
-def _sum_by_device(pairs: pd.DataFrame, names: set[str]) -> dict[tuple[str, str], float]:
+def _sum_by_device(pairs: Frame, names: set[str]) -> dict[tuple[str, str], float]:
     chosen = pairs[pairs["name"].isin(list(names))]
     if chosen.empty:
         return {}
-    return chosen.groupby(["host", "device"])["delta"].max().to_dict()  # type: ignore[return-value]
+    return chosen.groupby(["host", "device"])["delta"].max().to_dict()
 
 
 def _gauges(base: FactBase) -> Iterator[Fact]:
@@ -295,7 +299,7 @@ def _fabric_pause(rates: list[Fact]) -> Iterator[Fact]:
 _PRIO_BYTES = re.compile(r"(?P<way>[rt]x)_prio(?P<prio>[0-7])_bytes\Z")
 
 
-def _traffic_classes(base: FactBase, pairs: pd.DataFrame) -> Iterator[Fact]:
+def _traffic_classes(base: FactBase, pairs: Frame) -> Iterator[Fact]:
     """Which priority carried the bytes of each NIC between its snapshots."""
     if pairs.empty:
         return

@@ -246,9 +246,12 @@ def _torch_mismatches(base: FactBase) -> Iterator[Fact]:
                 break
 
 
+Signature = tuple[Value | None, ...]
+
+
 def _mismatch(
-    group: str | None, seq: int, signatures: Mapping[tuple[Value | None, ...], Mapping[int, Fact]], names: tuple[str, ...]
-) -> Fact:  # fmt: skip
+    group: str | None, seq: int, signatures: Mapping[Signature, Mapping[int, Fact]], names: tuple[str, ...]
+) -> Fact:
     (a, a_ranks), (b, b_ranks) = sorted(signatures.items(), key=lambda i: (-len(i[1]), min(i[1])))[:2]
     differs = next((n for n, x, y in zip(names, a, b, strict=True) if x != y), "op")
     fields: dict[str, Value] = {
@@ -389,7 +392,9 @@ def _crashes(base: FactBase) -> dict[int, Fact]:
     victims = {
         o.fields["rank"] for o in base.observations
         if o.kind == "python_exception" and o.fields.get("cause") in VICTIM_CAUSES and "rank" in o.fields
-    } | {o.fields["rank"] for o in base.observations if o.kind in ("torch_timeout", "torch_error") and "rank" in o.fields}  # fmt: skip
+    }  # fmt: skip
+    complaints = ("torch_timeout", "torch_error")
+    victims |= {o.fields["rank"] for o in base.observations if o.kind in complaints and "rank" in o.fields}
     for o in base.observations:
         rank = o.fields.get("rank")
         if o.kind == "python_exception" and isinstance(rank, int) and o.fields.get("cause") not in VICTIM_CAUSES:
