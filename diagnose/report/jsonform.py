@@ -1,6 +1,7 @@
 """Diagnosis to JSON and back: the form `diagnose.report/1`, described by `report.schema.json`.
 
-Same diagnosis, same bytes: keys are sorted, nothing reads a clock, no absolute path is written.
+Same diagnosis, same bytes: keys are sorted, nothing reads a clock, no absolute path is written. A source goes by its
+path, which is unique within a report: `evidence`, `problems` and `sources` all say that.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def to_json(diagnosis: Diagnosis) -> str:
 
 def to_data(diagnosis: Diagnosis) -> dict[str, Any]:
     """The report as plain dicts and lists: numbers that JSON cannot hold become null."""
+    paths = {s.id: s.path for s in diagnosis.sources}
     tool = {
         "name": "diagnose",
         "version": diagnose.__version__,
@@ -68,12 +70,16 @@ def to_data(diagnosis: Diagnosis) -> dict[str, Any]:
             "tool": tool,
             "bundle_digest": diagnosis.bundle_digest,
             "sources": [_source(s) for s in sorted(diagnosis.sources, key=lambda s: (s.path, s.id))],
-            "findings": [_finding(f) for f in diagnosis.findings],
+            "findings": [_finding(f, paths) for f in diagnosis.findings],
             "unknowns": [
                 {"question": u.question, "because": u.because, "collect": u.collect} for u in diagnosis.unknowns
             ],
             "problems": [
-                {"source": p.source, "lines": None if p.first is None else [p.first, p.last or p.first], "text": p.text}
+                {
+                    "source": None if p.source is None else paths.get(p.source, p.source),
+                    "lines": None if p.first is None else [p.first, p.last or p.first],
+                    "text": p.text,
+                }
                 for p in diagnosis.problems
             ],
             "job": {**dict.fromkeys(JOB_KEYS), **diagnosis.job},
@@ -84,7 +90,7 @@ def to_data(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def _source(s: Source) -> dict[str, Any]:
     return {
-        "id": s.id,
+        "id": s.path,
         "path": s.path,
         "kinds": list(s.kinds),
         "host": s.host,
@@ -100,7 +106,7 @@ def _source(s: Source) -> dict[str, Any]:
     }
 
 
-def _finding(f: Finding) -> dict[str, Any]:
+def _finding(f: Finding, paths: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": f.id,
         "severity": f.severity,
@@ -113,7 +119,7 @@ def _finding(f: Finding) -> dict[str, Any]:
             {"kind": s.kind, "name": s.name} if s.host is None else {"kind": s.kind, "name": s.name, "host": s.host}
             for s in f.subjects
         ],
-        "evidence": [_evidence(e) for e in f.evidence],
+        "evidence": [_evidence(e, paths) for e in f.evidence],
         "cause": f.cause,
         "remediation": [
             {
@@ -135,9 +141,9 @@ def _finding(f: Finding) -> dict[str, Any]:
     }
 
 
-def _evidence(e: Evidence) -> dict[str, Any]:
-    spans = [list(span) for span in e.spans]
-    return {"source": e.source, "lines": [e.first, e.last], "text": e.text, **({"spans": spans} if spans else {})}
+def _evidence(e: Evidence, paths: Mapping[str, str]) -> dict[str, Any]:
+    found = {"source": paths.get(e.source, e.source), "lines": [e.first, e.last], "text": e.text}
+    return {**found, "spans": [list(span) for span in e.spans]} if e.spans else found
 
 
 def _plain(value: Any) -> Any:

@@ -46,7 +46,7 @@ def test_contract_keys():
     assert {"name", "version", "engine", "rules", "thresholds_in_force"} <= set(found["tool"])
     root = found["findings"][0]
     assert root["evidence"][0] == {
-        "source": "s2", "lines": [31, 32], "text": "  State: Down\n  Physical state: Polling", "spans": [[2, 13]],
+        "source": "run/node-b/ibstat.txt", "lines": [31, 32], "text": "  State: Down\n  Physical state: Polling", "spans": [[2, 13]],
     }  # fmt: skip
     assert root["remediation"][1]["effect"] == "read-only"
     assert found["problems"][1] == {"source": None, "lines": None, "text": SAMPLE.problems[1].text}
@@ -81,9 +81,19 @@ def test_there_and_back(diagnosis: Diagnosis):
     text.encode("utf-8")
     back = from_json(text)
     assert to_json(back) == text
-    assert back.findings == diagnosis.findings
-    assert back.problems == diagnosis.problems and back.unknowns == diagnosis.unknowns
-    assert {s.id: replace(s, location="") for s in diagnosis.sources} == {s.id: s for s in back.sources}
+    assert from_json(to_json(back)) == back
+    assert [f.key for f in back.findings] == [f.key for f in diagnosis.findings]
+    assert [f.remediation for f in back.findings] == [f.remediation for f in diagnosis.findings]
+    assert back.unknowns == diagnosis.unknowns
+    assert {s.path for s in back.sources} == {s.path for s in diagnosis.sources}
+
+
+def test_sources_go_by_their_path():
+    found = data(SAMPLE)
+    ids = {s["id"] for s in found["sources"]}
+    assert ids == {s.path for s in SAMPLE.sources}
+    assert {e["source"] for f in found["findings"] for e in f["evidence"]} <= ids
+    assert {p["source"] for p in found["problems"]} <= {*ids, None}
 
 
 def test_numbers_that_json_lacks_become_null():
