@@ -18,9 +18,44 @@ from ._window import blocks_of, windows
 KIND = "torch_log"
 TOPICS = ("torch_log", "process_exit")
 
-GATES = ("ProcessGroup", "WorkNCCL(", "ast enqueued")
+GATES = (
+    "ProcessGroup",
+    "WorkNCCL(",
+    "ast enqueued",
+    "Traceback (most recent",
+    "Error: ",
+    "CollectiveFingerPrint(",
+    "monitoredBarrier",
+    "imeout at collective",
+    "To our best knowledge",
+    "Snapshot of ranks",
+    "c10d",
+    "TCPStore",
+    "clients joined",
+    "store based barrier",
+    "ocket Timeout",
+    "wait timeout after",
+    "client socket has",
+    "NCCL error",
+    "exitcode",
+    "Root Cause (first",
+    "Failures:",
+    "death signal",
+    "TORCH_",
+    "NCCL_ASYNC_ERROR_HANDLING",
+    "NCCL_BLOCKING_WAIT",
+    "distributed_timeout_minutes",
+    "ackend",
+    "init_process_group",
+    "torch/distributed",
+)
 
-_SURE = re.compile(r"ProcessGroup(?:NCCL|Gloo|Wrapper)|WorkNCCL\(")
+_SURE = re.compile(
+    r"ProcessGroup(?:NCCL|Gloo|Wrapper)|WorkNCCL\(|CollectiveFingerPrint\(|monitoredBarrier|\[c10d\]|torch[./]distributed"
+    r"|Root Cause \(first observed failure\)|Traceback \(most recent call last\)|Dist(?:Backend|Store|Network)Error"
+    r"|Timeout at collective: |torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|DataLoader worker \(pid"
+    r"|local_rank: \d{1,5} \(pid: |\[rank\d{1,6}\]:|store based barrier|clients joined|TORCH_NCCL_"
+)
 _BIG = 4 << 20
 
 

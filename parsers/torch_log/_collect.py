@@ -11,13 +11,20 @@ from diagnose.model import Digest, Evidence, Record, Scalar, Source
 from diagnose.parsing import problem, unprefix
 
 from ._head import Segment, Speaker, Years, group_of, rank_of, segments
-from ._watchdog import event, squeeze, status, work
+from ._messages import continues, messages
+from ._settings import backends, settings
+from ._torchrun import Exit, called_process, death_signal, report, short_line
+from ._traceback import HEADER, Raised, bare, cause_of, follow, read_trace
+from ._watchdog import DESYNC_GATES, desync, event, squeeze, status, work
 from ._window import Window
 
 _MAX_WRAPPED = 12
 _WRAP_COLUMNS = 60
 _MAX_LINKS = 50_000
 _MAX_TEXT = 300
+_MAX_SHOWN = 12
+_MAX_DESYNC = 200
+_MANY_RETRIES = 20
 
 _RESTATED = ("terminated with exception", "what():")
 
@@ -46,6 +53,11 @@ class Collector:
         self.spoke = False
         self._timeouts: dict[tuple[Any, ...], Timeout] = {}
         self._groups: dict[tuple[int, int], set[str]] = {}
+        self._exits: dict[tuple[Any, ...], tuple[Exit, Evidence, Speaker]] = {}
+        self._torn: dict[tuple[int | None, str | None], tuple[Evidence, Speaker]] = {}
+        self._ranks_with_exception: set[int | None] = set()
+        self._report_ranks: dict[int, int] = {}
+        self._retries: dict[str, int] = {}
 
     def read(self, window: Window) -> None:
         """Take in the gated lines of a window."""
@@ -58,9 +70,26 @@ class Collector:
 
     def segment(self, window: Window, index: int, segment: Segment) -> None:
         """Take in one message."""
-        if segment.origin.startswith("ProcessGroup") or "WorkNCCL(" in segment.text or "last enqueued" in segment.text:
+        text = segment.text
+        if segment.origin or "torch" in text or segment.speaker.rank is not None:
+            self.spoke = True
+        if HEADER in text:
+            self._traceback(window, index, segment)
+        elif any(gate in text for gate in DESYNC_GATES):
+            self._desync(window, index, segment)
+        elif segment.origin.startswith("ProcessGroup") or "WorkNCCL(" in text or "ast enqueued" in text:
             self.spoke = True
             self._watchdog(window, index, segment)
+            self._settings(window, index, segment)
+            if "NCCL error" in text:
+                self._message(window, index, segment)
+        elif "exitcode" in text or "Root Cause (first" in text or text.startswith("Failures:"):
+            self._launcher(window, index, segment)
+        elif "death signal" in text or "got signal: " in text:
+            self._signal(window, index, segment)
+        else:
+            self._settings(window, index, segment)
+            self._message(window, index, segment)
 
     def take(self, first: int, last: int, window: Window) -> None:
         """Lines (indices) that were read as part of a record and shall not be read again."""
@@ -76,7 +105,7 @@ class Collector:
         key: tuple[Scalar | None, ...] | None = None,
     ) -> None:
         """Count a record; equal fields of one rank are one record unless `key` says what makes it distinct."""
-        known = {name: value for name, value in fields.items() if value is not None}
+        known = _known(fields)
         distinct = key if key is not None else (rank, speaker.host, *(known.get(name) for name in sorted(known)))
         self.digest.add((kind, *distinct), Record(kind, known, (evidence,), speaker.at, speaker.host, rank))
 
@@ -94,9 +123,182 @@ class Collector:
                 timeout.rank, max(1, timeout.count), timeout.last_at,
             )  # fmt: skip
             self.digest.add((kind, *key), record)
+        for key, (found, evidence, speaker) in self._exits.items():
+            at = found.at if found.at is not None else speaker.at
+            record = Record(
+                "process_exit", _known(found.fields), (evidence,), at, found.host or speaker.host, found.rank
+            )
+            self.digest.add(("process_exit", *key), record)
+        for (rank, host), (evidence, speaker) in self._torn.items():
+            if rank not in self._ranks_with_exception:
+                fields = {"type": "unknown", "message": "the traceback is cut off", "cause": "other"}
+                record = Record("python_exception", fields, (evidence,), speaker.at, host, rank)
+                self.digest.add(("python_exception", rank, host, "unknown"), record)
         if self.spoke and not any(key[0] != "parse_problem" for key in self.digest.tallies):
             self.digest.add(("covered", "torch_log"), Record("covered", {"topic": "torch_log"}))
         return self.digest
+
+    # --- exceptions and messages ------------------------------------------------------------------------
+
+    def _traceback(self, window: Window, index: int, segment: Segment) -> None:
+        head, _, _ = segment.text.partition(HEADER)
+        rank = rank_of("", segment.speaker)
+        if "traceback" in head:
+            rank = self._report_ranks.get(window.first + index, rank)
+        trace = read_trace(window, index, segment)
+        if trace is None or trace.harmless:
+            if trace is not None:
+                self._use(window, trace.used)
+            return
+        if not trace.chain:
+            self._torn.setdefault(
+                (rank, segment.speaker.host), (window.evidence(index, trace.used[-1]), segment.speaker)
+            )
+            return
+        self._use(window, trace.used)
+        evidence = window.evidence(index if len(trace.used) < _MAX_SHOWN else trace.used[-_MAX_SHOWN], trace.used[-1])
+        self._exception(trace.chain, evidence, segment.speaker, rank, trace.used[-1])
+
+    def _exception(
+        self, chain: list[Raised], evidence: Evidence, speaker: Speaker, rank: int | None, index: int
+    ) -> None:
+        final = chain[-1]
+        name = final.type.rsplit(".", 1)[-1]
+        whole = f"{final.type}: {final.message}"
+        if name in ("ChildFailedError", "SystemExit"):
+            return
+        if name == "CalledProcessError":
+            self._exit(called_process(whole, index), evidence, speaker)
+            return
+        if name == "SignalException":
+            signal = death_signal(whole)
+            self.add("job_event", {"event": "sigterm", "text": f"launcher received {signal}"}, evidence, speaker)
+            return
+        for raised in chain:
+            said = f"{raised.type}: {raised.message}"
+            for kind, fields, who in messages(said):
+                self.add(kind, fields, evidence, speaker, rank if rank is not None else who)
+                rank = rank if rank is not None or kind != "torch_mismatch" else who
+        fields = {
+            "type": name,
+            "message": final.message.split("\n", 1)[0][:_MAX_TEXT],
+            "file": final.file,
+            "line": final.line,
+            "function": final.function,
+            "cause": cause_of(chain),
+            "chained_from": f"{chain[0].type}: {chain[0].message}".split("\n", 1)[0][:_MAX_TEXT]
+            if len(chain) > 1
+            else None,
+        }
+        self._ranks_with_exception.add(rank)
+        key = (rank, speaker.host, name, squeeze(final.message)[:200], final.file, final.line)
+        self.add("python_exception", fields, evidence, speaker, rank, key)
+
+    def _message(self, window: Window, index: int, segment: Segment) -> None:
+        """A message outside any traceback: a c10d line, or an exception line whose traceback is missing."""
+        text, last = segment.text, index
+        if segment.last and continues(text):
+            for following, more in follow(window, index, segment):
+                if not more.strip() or not continues(text):
+                    break
+                text, last = f"{text.rstrip()}\n{more.strip()}", following
+            if last > index:
+                self.take(index + 1, last, window)
+        evidence = window.evidence(index, last)
+        rank = rank_of(text, segment.speaker)
+        first, _, rest = text.partition("\n")
+        raised = bare(first)
+        found = list(messages(text))
+        if raised and (found or segment.speaker.rank is not None or cause_of([raised]) in ("gpu_oom", "data")):
+            raised.message += f"\n{rest}" if rest else ""
+            self._exception([raised], evidence, segment.speaker, rank, index)
+            return
+        for kind, fields, who in found:
+            if kind == "torch_store" and self._is_retry(fields, segment):
+                continue
+            self.add(kind, fields, evidence, segment.speaker, rank if rank is not None else who)
+
+    def _is_retry(self, fields: dict[str, Any], segment: Segment) -> bool:
+        """A client that starts before the server is refused until it is up: that is normal start-up."""
+        if fields["event"] != "connect_failed" or "failed to connect" not in fields["text"]:
+            return False
+        peer = str(fields.get("peer"))
+        self._retries[peer] = self._retries.get(peer, 0) + 1
+        return fields.get("error") not in ("no_route", "timed_out") and self._retries[peer] != _MANY_RETRIES
+
+    def _desync(self, window: Window, index: int, segment: Segment) -> None:
+        rank = rank_of(segment.text, segment.speaker)
+        group, _ = group_of(segment.text)
+        pending: tuple[int, str] | None = None
+        rows = [(index, segment.text)]
+        for following, text in follow(window, index, segment):
+            if not text.strip().startswith(("- ", "[", "#")) or len(rows) > _MAX_DESYNC:
+                break
+            rows.append((following, text))
+        for at, text in rows:
+            found, pending = desync(text, pending)
+            for state, ranks, seq, op in found:
+                fields = {"state": state, "ranks": ranks, "seq": seq, "op": op}
+                self.add(
+                    "torch_desync",
+                    fields,
+                    window.evidence(at),
+                    segment.speaker,
+                    rank,
+                    (rank, group, state, ranks, seq, op),
+                )
+        self._use(window, [at for at, _ in rows])
+
+    def _settings(self, window: Window, index: int, segment: Segment) -> None:
+        for name, value in settings(segment.text):
+            fields = {"name": name, "value": value}
+            self.add(
+                "torch_debug",
+                fields,
+                window.evidence(index),
+                segment.speaker,
+                None,
+                (segment.speaker.host, name, value),
+            )
+        for fields in (
+            backends(segment.text) if "ackend" in segment.text or "init_process_group" in segment.text else ()
+        ):
+            self.add("torch_backend", fields, window.evidence(index), segment.speaker, None, tuple(fields.values()))
+
+    # --- launcher ---------------------------------------------------------------------------------------
+
+    def _launcher(self, window: Window, index: int, segment: Segment) -> None:
+        short = short_line(segment.text, index)
+        if short is not None:
+            self._exit(short, window.evidence(index), segment.speaker)
+            return
+        exits, used = report(window, index, segment)
+        self._use(window, used)
+        for found in exits:
+            if found.rank is not None:
+                for line in range(found.first, found.last + 1):
+                    self._report_ranks[window.first + line] = found.rank
+            self._exit(found, window.evidence(found.first, found.last), segment.speaker)
+
+    def _exit(self, found: Exit | None, evidence: Evidence, speaker: Speaker) -> None:
+        if found is None:
+            return
+        seen = self._exits.get(found.process)
+        if seen is not None and (seen[0].rank is not None or found.rank is None):
+            if found.fields.get("first_failure"):
+                seen[0].fields["first_failure"] = True
+            return
+        if len(self._exits) < self.digest.max_tallies:
+            self._exits[found.process] = (found, evidence, speaker)
+
+    def _signal(self, window: Window, index: int, segment: Segment) -> None:
+        signal = death_signal(segment.text)
+        if signal:
+            fields = {"event": "sigterm", "text": f"launcher received {signal}"}
+            self.add("job_event", fields, window.evidence(index), segment.speaker)
+
+    def _use(self, window: Window, indices: list[int]) -> None:
+        self.done.update(window.first + i for i in indices)
 
     # --- watchdog and monitor -------------------------------------------------------------------------
 
@@ -166,6 +368,10 @@ class Collector:
                 self.take(index + 1, following, window)
                 return joined, following
         return text, index
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _complete(squeezed: str) -> bool:

@@ -13,7 +13,8 @@ from diagnose.parsing import unprefix
 # `[rank0]:[E1118 20:32:23.955028747 ProcessGroupNCCL.cpp:629] ` (month and day, local time, no year), Python glog
 # `E1130 17:20:00.123000 4711 torch/distributed/run.py:793] `.
 _GLOG = (
-    r"\[?[IWEFC](?P<day>\d{3,4}) (?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?) +(?:\d{1,9} +)?(?P<file>[\w./-]{1,120}):\d{1,6}\] ?"
+    r"\[?[IWEFC](?P<day>\d{3,4}) (?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?) +(?:\d{1,9} +)?"
+    r"(?P<file>[\w./-]{1,120}):\d{1,6}\] ?"
     r"|\[[IWEF] (?P<old_file>[\w./-]{1,120}):\d{1,6}\] ?"
 )
 _HEADER = re.compile(
@@ -48,7 +49,7 @@ class Speaker:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One message of a physical line; `last`: nothing follows it on the line; `origin`: file named by its glog header."""
+    """One message of a physical line; `last`: nothing follows it there; `origin`: file of its glog header."""
 
     text: str
     speaker: Speaker

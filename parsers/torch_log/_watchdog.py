@@ -34,7 +34,7 @@ def squeeze(text: str) -> str:
 
 
 def work(squeezed: str) -> dict[str, int | float | str] | None:
-    """Fields of `WorkNCCL(…)`: seq, op, numel_in, numel_out, timeout_ms, elapsed_ms; None when cut before the end of `op`."""
+    """Fields of `WorkNCCL(…)`: seq, op, numel_in, numel_out, timeout_ms, elapsed_ms; None when cut within `op`."""
     m = _WORK.search(squeezed)
     if m is None:
         return None

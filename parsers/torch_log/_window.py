@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diagnose.model import Block, Evidence, Line, Source
 from diagnose.parsing import evidence
 
-LOOK_AHEAD = 400
+from ._head import Segment, Years, segments
+
+LOOK_AHEAD = 3000
 """Lines that a record may reach beyond its first one (tracebacks, launcher reports)."""
 
 _BLOCK_LINES = 20_000
@@ -22,6 +24,14 @@ class Window:
     lines: list[str]
     hits: list[int]
     source: Source
+    _segments: dict[int, Segment] = field(default_factory=dict[int, Segment])
+
+    def segment(self, index: int) -> Segment:
+        """The first message of a line, kept: interleaved records pass over each other's lines many times."""
+        found = self._segments.get(index)
+        if found is None:
+            found = self._segments[index] = next(segments(self.lines[index], Years(None)))
+        return found
 
     def line(self, index: int) -> Line:
         """A line with its number."""
