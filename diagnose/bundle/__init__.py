@@ -19,11 +19,11 @@ from typing import BinaryIO
 
 from diagnose.bundle.archives import Limits
 from diagnose.bundle.manifest import Absent, Entry, Manifest, read_manifest
-from diagnose.bundle.origins import numbered, origin_of
+from diagnose.bundle.origins import Origin, numbered, origin_of, shelves
 from diagnose.bundle.reading import count_lines, encoding_of, excerpt, peek, read_blocks, read_lines
 from diagnose.bundle.recognise import SAMPLE, binary_note, text_note
 from diagnose.bundle.walk import Found, Walk, display, reason
-from diagnose.model import Problem, Source
+from diagnose.model import Problem, Source, SourceStatus
 
 __all__ = [
     "Absent", "Bundle", "Entry", "Limits", "Manifest",
@@ -100,18 +100,13 @@ def _assemble(walk: Walk, parsers: Sequence[ModuleType], folder: tempfile.Tempor
         if manifest is not None:
             manifests.append(manifest)
     listed = {entry.path: entry for manifest in manifests for entry in manifest.entries}
-    hosts_of_folders = {m.path.rpartition("/")[0]: m.host for m in manifests if m.host}
-    known_hosts = sorted({e.host for e in listed.values() if e.host} | set(hosts_of_folders.values()))
-
     found = sorted(walk.found, key=lambda f: f.path)
-    hosts_in_folders = {host for f in found if (host := origin_of(f.folders, "").host)}
-    known_hosts = sorted({*known_hosts, *hosts_in_folders})
-    series = _series(found)
+    names = _Names(found, manifests)
     sniffer = _Sniffer(parsers)
     sources: list[Source] = []
     for f in found:
         try:
-            source = _source(f, listed.get(f.manifest_path), hosts_of_folders, known_hosts, series)
+            source = _source(f, listed.get(f.manifest_path), names)
             source = _recognised(source, f, sniffer)
         except OSError as error:
             problems.append(Problem(f"{f.path}: {reason(error)}", f.path))
@@ -130,31 +125,45 @@ def _assemble(walk: Walk, parsers: Sequence[ModuleType], folder: tempfile.Tempor
     return Bundle(tuple(sources), tuple(problems), tuple(manifests), digest.hexdigest(), folder)
 
 
-def _series(found: Sequence[Found]) -> dict[str, int]:
-    """Snapshot numbers of `cmd.1.txt`, `cmd.2.txt`: only where at least two of a kind lie side by side."""
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for f in found:
-        told = numbered(f.path)
-        if told is not None:
-            groups.setdefault(told[0], []).append((f.path, told[1]))
-    return {path: number for group in groups.values() if len(group) > 1 for path, number in group}
+class _Names:
+    """What paths and manifests tell about where files come from, all files taken together."""
+
+    def __init__(self, found: Sequence[Found], manifests: Sequence[Manifest]):
+        self._hosts = {m.path.rpartition("/")[0]: m.host for m in manifests if m.host or m.of_job}
+        self._shelves = shelves(f.folders for f in found)
+        told = {e.host for m in manifests for e in m.entries if e.host} | {h for h in self._hosts.values() if h}
+        self._known = sorted(told | {h for f in found if (h := origin_of(self._folders(f), "").host)})
+        groups: dict[str, list[tuple[str, int]]] = {}
+        for f in found:
+            part = numbered(f.path)
+            if part is not None:
+                groups.setdefault(part[0], []).append((f.path, part[1]))
+        self._series = {path: number for group in groups.values() if len(group) > 1 for path, number in group}
+
+    def _folders(self, f: Found) -> tuple[str, ...]:
+        return tuple(name for depth, name in enumerate(f.folders, 1) if f.folders[:depth] not in self._shelves)
+
+    def origin(self, f: Found, of_job: bool) -> Origin:
+        """Host (nearest manifest first), rank, snapshot and time; `cmd.1.txt` counts only beside a `cmd.2.txt`."""
+        origin = origin_of(self._folders(f), f.name, self._known)
+        if origin.snapshot is None:
+            origin = replace(origin, snapshot=self._series.get(f.path))
+        named = origin_of((), f.name, self._known).host
+        if of_job:
+            return replace(origin, host=named)
+        folder = f.manifest_path
+        while folder:
+            folder = folder.rpartition("/")[0]
+            if folder in self._hosts:
+                return replace(origin, host=self._hosts[folder] or named)
+        return origin
 
 
-def _source(
-    f: Found, entry: Entry | None, hosts_of_folders: dict[str, str | None], known: list[str], series: dict[str, int]
-) -> Source:
-    origin = origin_of(f.folders, f.name, known)
+def _source(f: Found, entry: Entry | None, names: _Names) -> Source:
+    origin = names.origin(f, entry is not None and entry.of_job)
     host, snapshot, taken_at, command = origin.host, origin.snapshot, origin.taken_at, None
-    if snapshot is None:
-        snapshot = series.get(f.path)
-    parent = f.manifest_path
-    while parent:
-        parent = parent.rpartition("/")[0]
-        if parent in hosts_of_folders:
-            host = hosts_of_folders[parent]
-            break
     notes = list(f.notes)
-    status = "partial" if f.notes else "parsed"
+    status: SourceStatus = "partial" if f.notes else "parsed"
     digest = _digest_of(f.location)
     if entry is not None:
         host = entry.host or host

@@ -16,12 +16,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 MAGIC_LENGTH = 1024
 _PIECE = 1 << 20
 _MAX_HEADER = 1 << 20
 _XZ_MEMORY = 256 << 20
+
+
+class Readable(Protocol):
+    """Anything with `read`."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +189,10 @@ _TAR_KINDS = (
 )
 
 
-def _unpack_tar(handle: Any, packed: int, new_file: Callable[[], Path], budget: Budget) -> Iterator[Member | Refusal]:
-    counted = _Counted(handle, budget)
+def _unpack_tar(
+    handle: Readable, packed: int, new_file: Callable[[], Path], budget: Budget
+) -> Iterator[Member | Refusal]:
+    counted: Any = _Counted(handle, budget)
     ended = True
     try:
         with tarfile.open(fileobj=counted, mode="r|", tarinfo=_TarMember, errorlevel=0) as archive:
@@ -243,7 +251,7 @@ def _tar_member(
 class _Counted:
     """Counts what a tar reader takes, skipped members included, and remembers whether the end mark was seen."""
 
-    def __init__(self, handle: Any, budget: Budget):
+    def __init__(self, handle: Readable, budget: Budget):
         self._handle, self._budget = handle, budget
         self._last = b""
         self._at_end = False

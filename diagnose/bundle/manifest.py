@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from diagnose.parsing import parse_time
 
@@ -20,10 +20,11 @@ MAX_SIZE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One captured file. `path` is relative to the bundle's root; `start` in epoch seconds, `duration` in seconds."""
+    """One captured file. `path` is relative to the root, `of_job` says that it belongs to no host; times in seconds."""
 
     path: str
     host: str | None = None
+    of_job: bool = False
     command: str | None = None
     start: float | None = None
     duration: float | None = None
@@ -49,6 +50,7 @@ class Manifest:
 
     path: str
     host: str | None = None
+    of_job: bool = False
     tool: str | None = None
     created: float | None = None
     clock_offset: float | None = None
@@ -89,11 +91,9 @@ def read_manifest(text: str, path: str) -> tuple[Manifest | None, list[str]]:
     absent: list[Absent] = []
     missing = raw.get("absent")
     for item in missing if isinstance(missing, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("what", item.get("command")), str):
-            what, where = (
-                item.get("what", item.get("command")),
-                item.get("host") if isinstance(item.get("host"), str) else host,
-            )
+        what = item.get("what", item.get("command")) if isinstance(item, dict) else None
+        if isinstance(what, str):
+            where = item["host"] if isinstance(item.get("host"), str) else host
             absent.append(Absent(what, where, str(item.get("reason", "not said"))[:500]))
         else:
             wrong.append("absent: an entry without 'what'")
@@ -102,6 +102,7 @@ def read_manifest(text: str, path: str) -> tuple[Manifest | None, list[str]]:
     manifest = Manifest(
         path,
         host,
+        raw.get("scope") == "job",
         _text(raw, "tool", wrong, "") if not isinstance(raw.get("tool"), dict) else str(raw["tool"].get("name", "")),
         _time(raw, ("created",), wrong, ""),
         float(offset) if _is_number(offset) else None,
@@ -131,7 +132,8 @@ def _entry(item: Any, index: int, folder: str, host: str | None, wrong: list[str
         digest = None
     return Entry(
         inside,
-        _text(item, "host", wrong, where) or host,
+        _text(item, "host", wrong, where) or (None if "host" in item else host),
+        "host" in item and item["host"] is None,
         _text(item, "command", wrong, where),
         _time(item, ("start", "at", "time"), wrong, where),
         _number(item, "duration_s", wrong, where),
@@ -168,7 +170,7 @@ def _text(item: dict[str, Any], key: str, wrong: list[str], where: str) -> str |
     return None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 

@@ -106,6 +106,21 @@ def names_host(part: str) -> str | None:
     return part
 
 
+def shelves(folders: Iterable[Sequence[str]]) -> set[tuple[str, ...]]:
+    """Folders that hold the folders of several hosts (or of one and the job) and so are no host themselves."""
+    children: dict[tuple[str, ...], set[str]] = {}
+    for parts in folders:
+        for depth in range(1, len(parts)):
+            children.setdefault(tuple(parts[:depth]), set()).add(parts[depth])
+    found: set[tuple[str, ...]] = set()
+    for folder, names in children.items():
+        hosts = [name for name in names if names_host(name)]
+        shapes = [re.sub(r"\d+", "0", strip_archive_endings(name)) for name in hosts]
+        if len(shapes) > len(set(shapes)) or (hosts and "job" in names):
+            found.add(folder)
+    return found
+
+
 def strip_archive_endings(name: str) -> str:
     """`gpu07.tar.gz` as `gpu07`."""
     while True:
