@@ -32,27 +32,27 @@ _RING_MATTERS = re.compile(
     r"discard|drop|err|miss|alloc_fail|no_buf|no_desc|empty_rx_ring|overflow|timeout|queue_stop|(?:^|_)(?:packets|bytes|cnt)$"
 )
 _RING_IGNORED = re.compile(
-    r"xdp|irq|csum|dma_mapping|prepare_ctx|req_id|linearize|cqe_err|arfs|_ktls|tls_|lro_|tso_|cache_|cqe_comp|inner|tpa_"
+    r"xdp|irq|csum|dma_mapping|prepare_ctx|req_id|linearize|cqe_err|arfs|_ktls|tls_|lro_|tso_|cache_|cqe_comp|inner|tpa_|mcast|bcast"
 )
 _DROPS = re.compile(r"discard|drop")
 
 _TOTALS = re.compile(
     r"(?:port\.)?[rt]x_(?:bytes|packets|unicast)(?:_phy|\.nic)?"
-    r"|[rt]x_(?:total|good)_frames|[rt]x_vport_(?:unicast|rdma_unicast|rdma_multicast)_(?:bytes|packets)"
+    r"|[rt]x_(?:total|good|ucast)_frames|[rt]x_vport_(?:unicast|rdma_unicast)_(?:bytes|packets)"
     r"|[rt]x_(?:bytes|packets)_pri\d|[rt]x_prio\d_(?:bytes|packets)|frames_[rt]x_pri_\d"
 )
 _MATTERS = re.compile(
     r"pause|pfc|xoff|prio\d_(?:\w*discard|marked)|discard|drop|errors?(?:_phy|\.nic)?$|_err(?:$|_)|crc|fcs|symbol|corrected"
     r"|uncorrect|_fec_|(?:^|[_.])missed|out_of_buffer|_oob$|no_buffer|nobuf|no_frags|no_dma|overrun|overflow|underrun"
     r"|oversize|ovrsz|mtu_err|out_of_range_len|jabber|link_down|link_fail|link_flap|^module_|_pci_|storm|rdma|ecn_|_ecn|cnp"
-    r"|marked|allowance_exceeded|allowance_available|timeout|wd_expired|reset|hang|alloc_fail|alloc_err|steer_missed"
+    r"|marked|allowance_exceeded|allowance_available|timeout|wd_expired|reset|_hang|hung|alloc_fail|alloc_err|steer_missed"
     r"|if_down|buffer_passed|queue_stopped|queue_dropped|local_faults|remote_faults|_srd_|recover$|err_lane|over_mru"
 )
 _IGNORED = re.compile(
     r"admin_q_pause|xdp|tls|ipsec|macsec|eee_|fdir|irq|_cos\d|bytes_phy$|prio\d_pause_transition|pri\d_[rt]x_transitions"
     r"|_xon|xon_2_xoff|netpoll|vlan|tpa_|arfs|rdma_multicast|rx_discard_bytes|_tcp_|ptp_cq|inner|illegal_bytes"
 )
-_KEPT = re.compile(r"rx_discard_packets_cos\d|[rt]x_vport_rdma_\w+|[rt]x_bytes_phy")
+_KEPT = re.compile(r"rx_discard_packets_cos\d|[rt]x_vport_rdma_unicast_\w+|[rt]x_bytes_phy")
 
 
 def record(device: str, name: str, value: int, shown: tuple[Evidence, ...], ring: int | None = None) -> Record:
@@ -109,8 +109,7 @@ class _Rings:
             yield record(device, f"{direction}_ring_{base}_sum", total, shown)
             if total and _DROPS.search(base) and len(rings) <= MAX_RING_RECORDS:
                 for ring, value, name, line in rings:
-                    printed = re.sub(r"^\[\d+\]: ", "", name)
-                    yield record(device, printed, value, (evidence(source, line),), ring)
+                    yield record(device, name, value, (evidence(source, line),), ring)
 
 
 def statistics(lines: Sequence[Line], device: str, source: Source) -> Iterator[Record]:

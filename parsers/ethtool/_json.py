@@ -100,9 +100,8 @@ def _pause(item: dict[str, Any], device: str, whole: tuple[Evidence, ...]) -> It
 
 def _copy(fields: Fields, item: dict[str, Any], kind: type, names: dict[str, str]) -> None:
     for key, name in names.items():
-        value = item.get(key)
-        if isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
-            fields[name] = value
+        if key in item and isinstance(item[key], kind) and isinstance(item[key], bool) == (kind is bool):
+            fields[name] = item[key]
 
 
 def _words(value: Any) -> str:
