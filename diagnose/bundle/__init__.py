@@ -20,13 +20,13 @@ from typing import BinaryIO
 from diagnose.bundle.archives import Limits
 from diagnose.bundle.manifest import Absent, Entry, Manifest, read_manifest
 from diagnose.bundle.origins import Origin, numbered, origin_of, shelves
-from diagnose.bundle.reading import count_lines, encoding_of, excerpt, peek, read_blocks, read_lines
+from diagnose.bundle.reading import LineReader, count_lines, encoding_of, excerpt, peek, read_blocks, read_lines
 from diagnose.bundle.recognise import SAMPLE, binary_note, text_note
 from diagnose.bundle.walk import Found, Walk, display, reason
 from diagnose.model import Problem, Source, SourceStatus
 
 __all__ = [
-    "Absent", "Bundle", "Entry", "Limits", "Manifest",
+    "Absent", "Bundle", "Entry", "Limits", "LineReader", "Manifest",
     "count_lines", "excerpt", "open_bundle", "read_blocks", "read_lines",
 ]  # fmt: skip
 

@@ -6,7 +6,6 @@ sizes, counts and compression ratios are bounded. A member that breaks a bound i
 
 from __future__ import annotations
 
-import bz2
 import lzma
 import shutil
 import stat
@@ -16,12 +15,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
-MAGIC_LENGTH = 1024
+from diagnose.bundle.inflate import DAMAGE, MAGIC_LENGTH, Inflater, is_tar
+
 _PIECE = 1 << 20
 _MAX_HEADER = 1 << 20
-_XZ_MEMORY = 256 << 20
 
 
 class Readable(Protocol):
@@ -87,31 +86,6 @@ class Refusal:
     reason: str
 
 
-def kind_of(head: bytes) -> str | None:
-    """`gz`, `bz2`, `xz`, `zip` or `tar`, from the first KiB; None for anything else."""
-    if head.startswith(b"\x1f\x8b\x08"):
-        return "gz"
-    if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
-        return "bz2"
-    if head.startswith(b"\xfd7zXZ\0"):
-        return "xz"
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
-        return "zip"
-    return "tar" if _is_tar(head) else None
-
-
-def _is_tar(head: bytes) -> bool:
-    if len(head) < 512:
-        return False
-    if head[257:262] == b"ustar":
-        return True
-    try:
-        told = int(head[148:156].strip(b" \0") or b"x", 8)
-    except ValueError:
-        return False
-    return head[0] != 0 and told == sum(head[:148]) + 8 * 32 + sum(head[156:512])
-
-
 def unpack(location: Path, kind: str, new_file: Callable[[], Path], budget: Budget) -> Iterator[Member | Refusal]:
     """Members of the archive at `location`. `new_file` names the next free file of the private folder.
 
@@ -124,20 +98,20 @@ def unpack(location: Path, kind: str, new_file: Callable[[], Path], budget: Budg
         if kind == "tar":
             yield from _unpack_tar(handle, location.stat().st_size, new_file, budget)
             return
-        stream = _Inflater(handle, kind)
+        stream = Inflater(handle, kind)
         try:
             head = stream.fill(MAGIC_LENGTH)
-        except (EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
+        except DAMAGE as error:
             yield Refusal("", _damage(error))
             return
         stream.push_back(head)
-        if _is_tar(head):
+        if is_tar(head):
             yield from _unpack_tar(stream, location.stat().st_size, new_file, budget)
         else:
             yield from _inflate(stream, new_file(), budget)
 
 
-def _inflate(stream: _Inflater, target: Path, budget: Budget) -> Iterator[Member | Refusal]:
+def _inflate(stream: Inflater, target: Path, budget: Budget) -> Iterator[Member | Refusal]:
     budget.member()
     size = 0
     try:
@@ -152,7 +126,7 @@ def _inflate(stream: _Inflater, target: Path, budget: Budget) -> Iterator[Member
         budget.used -= size
         yield Refusal("", str(refused))
         return
-    except (EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+    except DAMAGE as error:
         yield Refusal("", _damage(error) + ("; read up to there" if size else ""))
         if not size:
             target.unlink()
@@ -202,7 +176,7 @@ def _unpack_tar(
         ended = counted.ended_with_zeros
     except Refused as refused:
         yield Refusal("", f"{refused}; the rest of the archive is not read")
-    except (tarfile.TarError, EOFError, RecursionError, ValueError, zlib.error, lzma.LZMAError) as error:
+    except (tarfile.TarError, RecursionError, *DAMAGE) as error:
         reason = _damage(error) if not isinstance(error, tarfile.TarError | RecursionError) else f"damaged tar: {error}"
         yield Refusal("", f"{reason}; read up to there")
     if not ended:
@@ -239,7 +213,7 @@ def _tar_member(
     try:
         with target.open("wb") as out:
             shutil.copyfileobj(source, out, _PIECE)
-    except (EOFError, tarfile.TarError, zlib.error, lzma.LZMAError, ValueError, Refused):
+    except (tarfile.TarError, Refused, *DAMAGE):
         if target.stat().st_size:
             yield Member(name, target)
         raise
@@ -339,87 +313,3 @@ def member_name(raw: str) -> str:
     if not parts:
         raise Refused("it has no name")
     return "/".join(parts)
-
-
-class _Inflater:
-    """Decompressed bytes of a gz, bz2 or xz file, several streams in a row included; `packed` bytes taken so far.
-
-    Unlike the standard readers it bounds the memory that an xz header may ask for.
-    """
-
-    def __init__(self, handle: BinaryIO, kind: str):
-        self._handle = handle
-        self._kind = kind
-        self._engine = self._new_engine()
-        self._input = b""
-        self._back = b""
-        self.packed = 0
-
-    def _new_engine(self) -> Any:
-        if self._kind == "gz":
-            return zlib.decompressobj(wbits=31)
-        if self._kind == "bz2":
-            return bz2.BZ2Decompressor()
-        return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-
-    def push_back(self, data: bytes) -> None:
-        """Let the next reads begin with `data`."""
-        self._back = data + self._back
-
-    def fill(self, size: int) -> bytes:
-        """`size` bytes, fewer only at the end."""
-        data = b""
-        while len(data) < size and (piece := self.read(size - len(data))):
-            data += piece
-        return data
-
-    def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes, b"" at the end. EOFError when the data is cut short; the codec's own errors."""
-        if size < 0:
-            size = _PIECE
-        if self._back:
-            piece, self._back = self._back[:size], self._back[size:]
-            return piece
-        while True:
-            if self._engine.eof:
-                self._input = self._engine.unused_data or self._input
-                self._input = self._input.lstrip(b"\0")
-                if not self._input:
-                    self._input = self._take().lstrip(b"\0")
-                if not self._input:
-                    return b""
-                if self._kind != kind_of(self._input + b"\0" * 16) and not self._continues():
-                    return b""
-                self._engine = self._new_engine()
-            if not self._input and (self._kind == "gz" or self._engine.needs_input):
-                self._input = self._take()
-                if not self._input:
-                    raise EOFError
-            try:
-                piece = self._engine.decompress(self._input, size)
-            except OSError as error:  # how bz2 reports damage
-                raise ValueError(str(error)) from error
-            self._input = self._engine.unconsumed_tail if self._kind == "gz" else b""
-            if piece:
-                return piece
-
-    def _continues(self) -> bool:
-        """Whether another stream of the same kind begins here; anything else is trailing garbage, as gzip has it."""
-        if len(self._input) < 16:
-            self._input += self._take()
-        return kind_of(self._input) == self._kind
-
-    def _take(self) -> bytes:
-        raw = self._handle.read(1 << 16)
-        self.packed += len(raw)
-        return raw
-
-
-def holds_tar(location: Path, kind: str) -> bool:
-    """Whether a gz, bz2 or xz file holds a tar; False when it is damaged. OSError when it cannot be read."""
-    with location.open("rb") as handle:
-        stream = _Inflater(handle, kind)
-        try:
-            return _is_tar(stream.fill(MAGIC_LENGTH))
-        except (EOFError, ValueError, zlib.error, lzma.LZMAError):
-            return False

@@ -64,7 +64,7 @@ _WORKER = re.compile(
     r"|version|snapshot|snap|node_?rank|nranks?|np|ranks)[-_]?\d+"
 )
 
-_RANK = re.compile(r"(?:^|[^A-Za-z])(?<!local[_-])(?:global_?)?rank[._-]?(\d{1,6})(?!\d)", re.I)
+_RANK = re.compile(r"(?:(?:^|[^A-Za-z])(?<!local[_-])(?:global_?)?rank[._-]?|^_?dump_)(\d{1,6})(?!\d)", re.I)
 _T_SNAPSHOT = re.compile(r"(?:^|[._-])[tT](\d{1,3})(?=[._-]|$)")
 _WORD_SNAPSHOT = re.compile(r"(?:^|[._-])(before|after|pre|post|start|end|first|second)(?=[._-]|$)", re.I)
 _WORDS = {"before": 0, "pre": 0, "start": 0, "first": 0, "after": 1, "post": 1, "end": 1, "second": 1}

@@ -8,9 +8,12 @@ opened; one that vanished raises OSError.
 
 from __future__ import annotations
 
+import bisect
 import codecs
 import re
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,8 +55,8 @@ def encoding_of(head: bytes) -> str:
 
 def read_blocks(source: Source, size: int = BLOCK) -> Iterator[Block]:
     """Whole lines in blocks of about `size` bytes, without the last line end. OSError when the file is gone."""
-    with Path(source.location).open("rb", buffering=0) as handle:
-        yield from _blocks(handle, source.size or None, max(size, 4096))
+    with _opened(source) as handle:
+        yield from _blocks(handle, _form(handle), max(size, 4096), stop=source.size)
 
 
 def read_lines(source: Source) -> Iterator[Line]:
@@ -83,9 +86,8 @@ def excerpt(source: Source, first: int, last: int, context: int = 3) -> list[Lin
 def count_lines(source: Source) -> int:
     """Number of lines, without decoding when the encoding allows."""
     count, last = 0, b"\n"
-    with Path(source.location).open("rb", buffering=0) as handle:
-        stream = _Stream(handle, source.size or None)
-        for piece in stream.pieces(BLOCK):
+    with _opened(source) as handle:
+        for piece in _pieces(handle, _form(handle), BLOCK, stop=source.size):
             count += piece.count(b"\n")
             last = piece[-1:]
     return count + (last != b"\n")
@@ -95,62 +97,104 @@ def peek(source: Source) -> str:
     """What parsers sniff at: all of a text up to 8 MiB, else its first and last MiB."""
     if source.size <= WHOLE:
         return "\n".join(block.text for block in read_blocks(source))
-    with Path(source.location).open("rb", buffering=0) as handle:
-        head = next(_blocks(handle, ENDS, ENDS), Block(1, "")).text
-        encoding = _Stream(handle, None).encoding
-        start = source.size - ENDS
-        handle.seek(start - start % 4)
-        tail = "\n".join(block.text for block in _blocks(handle, ENDS, ENDS, encoding))
-    return head + "\n" + tail.partition("\n")[2]
+    with _opened(source) as handle:
+        form = _form(handle)
+        ends: list[str] = []
+        for start, stop in ((0, ENDS), (source.size - ENDS - source.size % 4, source.size)):
+            ends.append("\n".join(block.text for block in _blocks(handle, form, ENDS, start, stop)))
+    return ends[0] + "\n" + ends[1].partition("\n")[2]
 
 
-class _Stream:
-    """UTF-8 pieces of a file of any encoding, line feeds as line ends, at most `limit` bytes of it."""
+class LineReader:
+    """Lines of a source by position: `reader[0:50]` are lines 1 to 50. A slice costs the slice, the first use one pass.
 
-    def __init__(self, handle: BinaryIO, limit: int | None, encoding: str | None = None):
-        position = handle.tell()
-        if encoding is not None:
-            self.head = b""
-        else:
-            handle.seek(0)
-            self.head = handle.read(1 << 16)
-            handle.seek(position)
-        self.encoding = encoding or encoding_of(self.head)
-        self._handle, self._limit = handle, limit
-        self.bare_returns = b"\r" in self._in_utf8(self.head) and b"\n" not in self._in_utf8(self.head)
+    A line that was redrawn (see above) is one `Line`, its pieces joined by a blank.
+    """
 
-    def _in_utf8(self, raw: bytes) -> bytes:
-        return raw if self.encoding.startswith("utf-8") else raw.decode(self.encoding, "replace").encode()
+    def __init__(self, source: Source):
+        self._source = source
+        self._marks: list[tuple[int, int]] = [(0, 0)]  # lines before, byte offset
+        self._count = 0
+        with _opened(source) as handle:
+            self._form = _form(handle)
+            offset = 0
+            last = b"\n"
+            for piece in _pieces(handle, self._form, BLOCK >> 4, stop=source.size):
+                self._count += piece.count(b"\n")
+                end = piece.rfind(b"\n")
+                if end >= 0 and self._form.encoding == "utf-8":
+                    self._marks.append((self._count, offset + end + 1))
+                offset += len(piece)
+                last = piece[-1:]
+        self._count += last != b"\n"
 
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """Pieces of about `size` bytes, cut anywhere."""
-        decoder = None
-        if not self.encoding.startswith("utf-8"):
-            decoder = codecs.getincrementaldecoder(self.encoding)("replace")
-        left = self._limit
-        first = self._handle.tell() == 0
-        while left is None or left > 0:
-            raw = self._handle.read(size if left is None else min(size, left))
-            if not raw:
-                break
-            if left is not None:
-                left -= len(raw)
-            if decoder is not None:
-                raw = decoder.decode(raw).encode("utf-8", "replace")
-            if first:
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-                first = False
-            if self.bare_returns:
-                raw = raw.replace(b"\r", b"\n")
-            if raw:
-                yield raw
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: slice, /) -> list[Line]:
+        start, stop, _ = index.indices(self._count)
+        if start >= stop:
+            return []
+        before, offset = self._marks[bisect.bisect_right(self._marks, (start, sys.maxsize)) - 1]
+        texts: dict[int, str] = {}
+        with _opened(self._source) as handle:
+            for block in _blocks(handle, self._form, BLOCK >> 4, offset, self._source.size, before + 1):
+                if block.first > stop:
+                    break
+                for number, text in enumerate(block.text.split("\n"), block.first):
+                    if start < number <= stop:
+                        texts[number] = f"{texts[number]} {text}" if number in texts else text
+        return [Line(number, text) for number, text in sorted(texts.items())]
 
 
-def _chunks(stream: _Stream, size: int) -> Iterator[tuple[bytes, bool]]:
+def _opened(source: Source) -> BinaryIO:
+    return Path(source.location).open("rb", buffering=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a file is written: encoding, carriage returns for line ends, and what unwraps each line (JSON logs)."""
+
+    encoding: str
+    bare_returns: bool
+    unwrap: Callable[[str], str] | None
+
+
+def _form(handle: BinaryIO) -> _Form:
+    head = handle.read(1 << 16)
+    encoding = encoding_of(head)
+    if not encoding.startswith("utf-8"):
+        head = head.decode(encoding, "replace").encode()
+    bare = b"\r" in head and b"\n" not in head
+    first = head.removeprefix(codecs.BOM_UTF8).partition(b"\r" if bare else b"\n")[0].decode("utf-8", "replace")
+    return _Form(encoding, bare, unwrap_json if unwrap_json(first) != first else None)
+
+
+def _pieces(handle: BinaryIO, form: _Form, size: int, start: int = 0, stop: int = 0) -> Iterator[bytes]:
+    """UTF-8 pieces of about `size` bytes, cut anywhere, of the bytes from `start` to `stop` (0: to the end)."""
+    handle.seek(start)
+    decoder = None
+    if not form.encoding.startswith("utf-8"):
+        decoder = codecs.getincrementaldecoder(form.encoding)("replace")
+    left = stop - start if stop else sys.maxsize
+    while left > 0 and (raw := handle.read(min(size, left))):
+        left -= len(raw)
+        if decoder is not None:
+            raw = decoder.decode(raw).encode("utf-8", "replace")
+        if start == 0:
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+        start += 1
+        if form.bare_returns:
+            raw = raw.replace(b"\r", b"\n")
+        if raw:
+            yield raw
+
+
+def _chunks(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Whole lines without the last line end, and whether that line ended (else the next chunk goes on with it)."""
     rest = b""
     skipping = False
-    for piece in stream.pieces(size):
+    for piece in pieces:
         if skipping:
             at = _first_end(piece)
             if at < 0:
@@ -178,26 +222,17 @@ def _first_end(piece: bytes) -> int:
     return min(ends, default=-1)
 
 
-def _blocks(handle: BinaryIO, limit: int | None, size: int, encoding: str | None = None) -> Iterator[Block]:
-    stream = _Stream(handle, limit, encoding)
-    unwrap = _wrapper(stream.head)
-    number = 1
-    for raw, ended in _chunks(stream, size):
+def _blocks(
+    handle: BinaryIO, form: _Form, size: int, start: int = 0, stop: int = 0, number: int = 1
+) -> Iterator[Block]:
+    for raw, ended in _chunks(_pieces(handle, form, size, start, stop)):
         if b"\r" in raw:
             raw = raw.replace(b"\r\n", b"\n").removesuffix(b"\r")
         text = _text(raw)
-        if unwrap is not None:
-            text = "\n".join(unwrap(line) for line in text.split("\n"))
+        if form.unwrap is not None:
+            text = "\n".join(form.unwrap(line) for line in text.split("\n"))
         yield from _redraws(text, number) if "\r" in text else (Block(number, text),)
         number += text.count("\n") + ended
-
-
-def _wrapper(head: bytes) -> Callable[[str], str] | None:
-    """`unwrap_json` when the first line is a JSON log record (docker json-file, Loki, journal exports)."""
-    if not head.startswith(b"{"):
-        return None
-    first = head.partition(b"\n")[0].decode("utf-8", "replace")
-    return unwrap_json if unwrap_json(first) != first else None
 
 
 def _text(raw: bytes) -> str:

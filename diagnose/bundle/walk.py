@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from diagnose.bundle.archives import MAGIC_LENGTH, Budget, Limits, Refusal, Refused, holds_tar, kind_of, unpack
+from diagnose.bundle.archives import Budget, Limits, Refusal, Refused, unpack
+from diagnose.bundle.inflate import MAGIC_LENGTH, holds_tar, kind_of
 from diagnose.bundle.manifest import MAX_SIZE, NAME, read_manifest
 from diagnose.bundle.origins import strip_archive_endings
 from diagnose.bundle.recognise import document_note
