@@ -1,0 +1,1 @@
+"""Screens: triage, one whole source, search, export, help, a one-line prompt."""

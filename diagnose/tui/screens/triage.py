@@ -1,0 +1,340 @@
+"""Triage: what is wrong, where, how do you know, what now. List on the left, detail on the right or below."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.screen import Screen
+
+from diagnose.model import SEVERITIES, Diagnosis, Finding, Line, Problem, Severity, Source
+
+from ..case import CaseLike, ProgressLike
+from ..items import Group, Item, arrange
+from ..keys import bindings, by_id, shown
+from ..logtext import SourceRows
+from ..notes import Notes
+from ..widgets.bars import Bar, KeyLine
+from ..widgets.detail import Detail, TabName
+from ..widgets.findings import FindingsList
+from ..widgets.lineview import LineView, Piece
+from ..widgets.matrix import Matrix
+from ..widgets.rankgrid import RankGrid
+
+if TYPE_CHECKING:
+    from ..app import DiagnoseApp
+
+CONTEXT = 3
+"""Lines shown on either side of an evidence."""
+
+MAX_READ = 40
+"""Evidence items of one finding that get their context read; the rest show their excerpt."""
+
+_HINTS: dict[str, tuple[str, ...]] = {
+    "list": ("down", "up", "open", "evidence.next", "search", "filter", "copy", "export", "help"),
+    "evidence": ("evidence.previous", "evidence.next", "source", "copy", "wrap", "back", "help"),
+    "why": ("down", "up", "copy.all", "back", "help"),
+    "fix": ("tick", "copy", "copy.all", "comment", "back", "help"),
+    "ranks": ("zoom", "open", "left", "right", "back", "help"),
+    "topology": ("view", "open", "left", "right", "back", "help"),
+}
+
+
+class TriageScreen(Screen[None]):
+    """The main screen; it fills while the analysis runs."""
+
+    BINDINGS = bindings("findings", "detail", "fix", "ranks", "topology")
+    AUTO_FOCUS = "#findings"
+    DEFAULT_CSS = """
+TriageScreen #body { height: 1fr; layout: horizontal; }
+TriageScreen #left { width: 43; border: round $panel; border-title-color: $primary; }
+TriageScreen #right { width: 1fr; border: round $panel; border-title-color: $primary; }
+TriageScreen #left:focus-within, TriageScreen #right:focus-within { border: round $primary; }
+TriageScreen #findings { height: 1fr; }
+TriageScreen.-narrow #body { layout: vertical; }
+TriageScreen.-narrow #left { width: 1fr; height: 2fr; }
+TriageScreen.-narrow #right { width: 1fr; height: 3fr; }
+TriageScreen.-tiny #left { width: 1fr; height: 1fr; border: none; }
+TriageScreen.-tiny #right { width: 1fr; height: 1fr; border: none; display: none; }
+TriageScreen.-tiny.-opened #left { display: none; }
+TriageScreen.-tiny.-opened #right { display: block; }
+"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.least: Severity = "info"
+        self.toggled: set[str] = set()
+        self._started = time.monotonic()
+        self._tick_timer = None
+
+    @property
+    def owner(self) -> DiagnoseApp:
+        return cast("DiagnoseApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield Bar(id="top")
+        with Container(id="body"):
+            with Container(id="left"):
+                yield FindingsList(id="findings", say=self.owner.words)
+            with Container(id="right"):
+                yield Detail(self.owner.words, id="detail")
+        yield KeyLine(id="keys")
+
+    def on_mount(self) -> None:
+        self.query_one("#left").border_title = self.owner.words("Findings")
+        self.show_progress(None)
+
+    @property
+    def findings(self) -> FindingsList:
+        return self.query_one(FindingsList)
+
+    @property
+    def detail(self) -> Detail:
+        return self.query_one(Detail)
+
+    # --- filling ------------------------------------------------------------------------------------
+
+    def show_progress(self, progress: ProgressLike | None) -> None:
+        """Say where the analysis stands."""
+        say = self.owner.words
+        if progress is None:
+            self.findings.wait(say("Reading the evidence …"), "", *self.owner.names)
+            self.query_one("#top", Bar).show([(" diagnose ", "head"), (say("reading …"), "muted")])
+            return
+        count = f" {progress.done}/{progress.total}" if progress.total else ""
+        seconds = int(time.monotonic() - self._started)
+        stage = f"{say(progress.stage)}{count}"
+        self.findings.wait(stage, progress.text, f"{seconds} s")
+        self.query_one("#top", Bar).show(
+            [(" diagnose ", "head"), (f"{stage}  {progress.text}", "muted")], [(f"{seconds} s ", "muted")]
+        )
+
+    def show_failure(self, text: str) -> None:
+        """The analysis came to nothing."""
+        say = self.owner.words
+        self.findings.wait(say("Nothing could be analysed."), "", text)
+        self.query_one("#top", Bar).show([(" diagnose ", "head"), (say("nothing analysed"), "critical")])
+
+    def show_case(self, case: CaseLike, notes: Notes) -> None:
+        """The analysis is done."""
+        self.detail.notes = notes
+        self.refill()
+        self.query_one("#top", Bar).show(*self._headline(case.diagnosis))
+
+    def _headline(self, diagnosis: Diagnosis) -> tuple[Sequence[Piece], Sequence[Piece]]:
+        say = self.owner.words
+        parts: list[str] = []
+        for name in ("nodes", "ranks", "gpus"):
+            value = diagnosis.job.get(name)
+            if isinstance(value, list | tuple):
+                value = len(value)
+            if value is not None:
+                parts.append(f"{value} {say(name)}" if isinstance(value, int) else str(value))
+        title = self.owner.names[0] if self.owner.names else ""
+        left: list[Piece] = [(" diagnose ", "head"), (" · ".join([title, *parts] if title else parts), "text")]
+        count = len(diagnosis.findings)
+        open_ = len(diagnosis.unknowns)
+        right = f"{count} {say('finding' if count == 1 else 'findings')} · {open_} {say('not judged')} "
+        return left, [(right, "label" if count else "muted")]
+
+    def refill(self, keep: str | None = None) -> None:
+        """Build the list anew from diagnosis, filter and folds."""
+        diagnosis = self.owner.diagnosis
+        if diagnosis is None:
+            return
+        say = self.owner.words
+        current = self.findings.current
+        items = arrange(diagnosis, self.least, self.toggled)
+        self.findings.show(items, keep or (current.key if current else None))
+        title = say("Findings")
+        if self.least != "info":
+            title += f" ≥ {say(self.least)}"
+        self.query_one("#left").border_title = title
+        if not items:
+            self.findings.wait(say("No findings, and nothing was left unread."))
+        self.detail.show(self.findings.current, diagnosis)
+        self.hints()
+
+    def hints(self) -> None:
+        """The key line follows the focus."""
+        focused = self.focused
+        place = self.detail.tab if focused is not None and self.detail in focused.ancestors else "list"
+        keymap = self.owner.keymap
+        pairs = [(shown(by_id(k, keymap)).split(" ")[0], self.owner.words(by_id(k).label)) for k in _HINTS[place]]
+        self.query_one(KeyLine).hint(pairs, [("^p ", "key"), (self.owner.words("commands") + " ", "muted")])
+
+    # --- moving about -------------------------------------------------------------------------------
+
+    def on_line_view_moved(self, event: LineView.Moved) -> None:
+        if event.view is self.findings:
+            self.detail.show(self.findings.current, self.owner.diagnosis)
+
+    def on_line_view_opened(self, event: LineView.Opened) -> None:
+        event.stop()
+        if event.view is self.findings:
+            item = self.findings.current
+            if item is not None and isinstance(item.thing, Group):
+                self._toggle(item.key, item.key)
+            elif item is not None:
+                self.enter_detail()
+        elif isinstance(event.view, RankGrid):
+            event.view.unfold()
+        elif isinstance(event.view, Matrix):
+            key = event.view.finding_at_cursor()
+            if key is not None:
+                self.goto_finding(key)
+        elif event.view is self.detail.evidence_view:
+            self.action_source()
+
+    def on_line_view_left(self, event: LineView.Left) -> None:
+        event.stop()
+        if self.focused is not self.findings:
+            self.leave_detail()
+
+    def enter_detail(self) -> None:
+        """Focus the detail pane; on a very narrow screen it takes the place of the list."""
+        self.add_class("-opened")
+        self.detail.pane.focus()
+
+    def leave_detail(self) -> None:
+        """Back to the list."""
+        self.remove_class("-opened")
+        self.findings.focus()
+
+    def on_descendant_focus(self) -> None:
+        self.hints()
+
+    def on_detail_switched(self) -> None:
+        self.hints()
+
+    def _toggle(self, group: str, keep: str) -> None:
+        """Fold or unfold a group."""
+        self.toggled ^= {group}
+        self.refill(keep)
+
+    def goto_finding(self, key: str, evidence: int | None = None) -> bool:
+        """Bring a finding up, whatever filter and folds hide it; tells whether there is one."""
+        diagnosis = self.owner.diagnosis
+        wanted = "finding:" + key
+        if diagnosis is None:
+            return False
+        if all(item.key != wanted for item in self.findings.items):
+            self.least = "info"
+            hidden = [item for item in arrange(diagnosis, "info", self.toggled) if isinstance(item.thing, Group)]
+            for item in hidden:
+                group = cast(Group, item.thing)
+                if not group.unfolded and any(isinstance(m, Finding) and m.key == key for m in group.members):
+                    self.toggled ^= {item.key}
+            self.refill(keep=wanted)
+        number = next((i for i, item in enumerate(self.findings.items) if item.key == wanted), None)
+        if number is None:
+            return False
+        self.findings.goto(number, tell=False)
+        self.detail.show(self.findings.current, diagnosis)
+        if evidence is not None:
+            self.detail.evidence_at = 0
+            self.detail.step_evidence(evidence)
+        return True
+
+    def goto_item(self, key: str) -> None:
+        """Put the cursor on the row of a key, if it is shown."""
+        self.refill(keep=key)
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    def on_detail_wants_lines(self, event: Detail.WantsLines) -> None:
+        item = event.item
+        case = self.owner.case
+        if case is not None:
+            self.run_worker(lambda: self._read(case, item), thread=True, exclusive=True, group="lines")
+
+    def _read(self, case: CaseLike, item: Item) -> None:
+        """In a thread: read what the evidence pane wants, then hand it over."""
+        thing = item.thing
+        call = self.app.call_from_thread
+        if isinstance(thing, Finding):
+            read: list[Sequence[Line] | None] = []
+            for e in thing.evidence[:MAX_READ]:
+                read.append(case.excerpt(self.owner.path_of(e.source), e.first, e.last, CONTEXT))
+            call(self.detail.give_lines, item, read)
+            return
+        path = thing.path if isinstance(thing, Source) else thing.source if isinstance(thing, Problem) else None
+        reader = case.lines(self.owner.path_of(path)) if path else None
+        if reader is not None and len(reader):
+            at = max(0, (thing.first or 1) - 1) if isinstance(thing, Problem) else 0
+            call(self.detail.give_source, item, SourceRows(reader), at)
+
+    # --- actions ------------------------------------------------------------------------------------
+
+    def action_tab(self, name: TabName) -> None:
+        self.detail.switch(name)
+        if self.has_class("-tiny") and not self.has_class("-opened"):
+            self.enter_detail()
+
+    def action_evidence(self, step: int) -> None:
+        self.detail.step_evidence(step)
+
+    def action_filter(self) -> None:
+        order: list[Severity] = list(reversed(SEVERITIES))
+        self.least = order[(order.index(self.least) + 1) % len(order)]
+        self.refill()
+
+    def action_tick(self) -> None:
+        step, finding = self.detail.step, self.detail.finding
+        if step is None or finding is None:
+            return
+        try:
+            self.detail.notes.tick(finding.key, step.text)
+        except OSError as error:
+            self.notify(f"{self.owner.words('Not kept')}: {error}", severity="warning", markup=False)
+        self.detail.redraw()
+
+    def action_comment(self) -> None:
+        finding = self.detail.finding
+        if finding is None:
+            return
+        from .prompt import PromptScreen
+
+        def done(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                self.detail.notes.comment(finding.key, text)
+            except OSError as error:
+                self.notify(f"{self.owner.words('Not kept')}: {error}", severity="warning", markup=False)
+            self.detail.redraw()
+
+        old = self.detail.notes.comments.get(finding.key, "")
+        self.app.push_screen(PromptScreen(self.owner.words("Comment for the ticket"), old), done)
+
+    def action_copy_item(self) -> None:
+        self.owner.copy(self.detail.copy_item())
+
+    def action_copy_all(self) -> None:
+        self.owner.copy(self.detail.copy_all())
+
+    def action_zoom(self) -> None:
+        item = self.findings.current
+        if isinstance(self.detail.pane, RankGrid):
+            self.detail.pane.next_zoom()
+        elif item is not None and isinstance(item.thing, Group):
+            self._toggle(item.key, item.key)
+        elif item is not None and isinstance(item.thing, Finding):
+            self._toggle(f"group:explained:{item.thing.key}", item.key)
+
+    def action_view(self) -> None:
+        if isinstance(self.detail.pane, Matrix):
+            self.detail.pane.next_view()
+
+    def action_source(self) -> None:
+        thing = self.detail.item.thing if self.detail.item else None
+        evidence = self.detail.evidence
+        if evidence is not None:
+            self.owner.open_source(self.owner.path_of(evidence.source), evidence.first)
+        elif isinstance(thing, Source):
+            self.owner.open_source(thing.path, 1)
+        elif isinstance(thing, Problem) and thing.source:
+            self.owner.open_source(self.owner.path_of(thing.source), thing.first or 1)

@@ -1,0 +1,1 @@
+"""Widgets drawn line by line: only the rows in view are ever made."""

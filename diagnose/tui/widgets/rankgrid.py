@@ -1,0 +1,146 @@
+"""RankGrid: ranks against collectives. Ranks that look alike share a row; zoom unfolds to nodes and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from rich.cells import cell_len
+
+from ..grids import STATE_TOKENS, STATES, ZOOMS, RankGroup, RankRow, Zoom, zoomed
+from ..plain import printable, shorten
+from .lineview import LineView, Piece, Row
+
+MAX_RANKS_WIDTH = 24
+
+
+class RankGrid(LineView):
+    """Rows: per group a heading and the collectives, then its ranks; the last row of the view is the legend."""
+
+    def __init__(self, *, id: str | None = None, say: Callable[[str], str] = str) -> None:
+        super().__init__(id=id)
+        self.groups: Sequence[RankGroup] = ()
+        self.zoom: Zoom = "job"
+        self._say = say
+        self._ranks: list[tuple[RankGroup, RankRow]] = []
+        self._heads: dict[int, tuple[RankGroup, int]] = {}
+        self._row_of: list[int] = []
+        self._item_of: list[int | None] = []
+        self._columns: dict[str, int] = {}
+
+    def show(self, groups: Sequence[RankGroup], zoom: Zoom | None = None) -> None:
+        """Show groups at a zoom level."""
+        self.groups = groups
+        self.zoom = zoom or self.zoom
+        self._ranks, self._row_of, self._item_of, self._heads = [], [], [], {}
+        for group in groups:
+            for part in range(2):
+                self._heads[len(self._item_of)] = (group, part)
+                self._item_of.append(None)
+            for row in zoomed(group, self.zoom):
+                self._row_of.append(len(self._item_of))
+                self._item_of.append(len(self._ranks))
+                self._ranks.append((group, row))
+        sizes = [len(r.ranks) for _, r in self._ranks]
+        self._columns = {
+            "ranks": max(5, min(MAX_RANKS_WIDTH, max(sizes, default=0))),
+            "host": min(16, max((cell_len(r.host[:20]) for _, r in self._ranks), default=0)),
+        }
+        self.content_changed()
+
+    def next_zoom(self) -> Zoom:
+        """Job, node, rank, and again; the cursor stays with its ranks."""
+        here = self.current
+        level = ZOOMS[(ZOOMS.index(self.zoom) + 1) % len(ZOOMS)]
+        self.show(self.groups, level)
+        if here is not None:
+            self._find(here)
+        return level
+
+    def unfold(self) -> None:
+        """From the row under the cursor to its first rank."""
+        here = self.current
+        if here is None or self.zoom == "rank":
+            return
+        self.show(self.groups, "rank")
+        self._find(here)
+
+    def _find(self, row: RankRow) -> None:
+        first = row.ranks.split(",")[0].split("-")[0]
+        for item, (_, other) in enumerate(self._ranks):
+            starts = [part.split("-")[0] for part in other.ranks.split(",")[:50]]
+            if first in starts:
+                self.goto(item)
+                return
+
+    @property
+    def current(self) -> RankRow | None:
+        """The row under the cursor."""
+        return self._ranks[self.cursor][1] if self._ranks else None
+
+    def row_count(self) -> int:
+        return len(self._item_of) or 1
+
+    def item_count(self) -> int:
+        return len(self._ranks)
+
+    def item_rows(self, item: int) -> tuple[int, int]:
+        return self._row_of[item], self._row_of[item]
+
+    def item_at(self, y: int) -> int | None:
+        return self._item_of[y] if 0 <= y < len(self._item_of) else None
+
+    def row_width(self) -> int:
+        longest = max((len(g.seqs) for g in self.groups), default=0)
+        if not longest:
+            return 0
+        widest = max(self._cell_width(g) for g in self.groups)
+        return self._columns["ranks"] + self._columns["host"] + 5 + longest * widest + 40
+
+    @staticmethod
+    def _cell_width(group: RankGroup) -> int:
+        return max((len(s) for s in group.seqs), default=1) + 1
+
+    def row(self, y: int) -> Row:
+        if not self._item_of:
+            return [
+                (
+                    self._say(" No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks."),
+                    "muted",
+                )
+            ]
+        item = self._item_of[y]
+        if item is None:
+            group, part = self._heads[y]
+            return self._heading(group, part)
+        group, row = self._ranks[item]
+        width = self._cell_width(group)
+        mark = "▌" if item == self.cursor else "◂" if row.odd else " "
+        name = f"{shorten(row.ranks, self._columns['ranks']):>{self._columns['ranks']}}"
+        pieces: list[Piece] = [(mark, "key"), (name, "odd" if row.odd else "text")]
+        host = shorten(row.host, self._columns["host"])
+        pieces.append(("  " + host + " " * (self._columns["host"] - cell_len(host)) + " ", "muted"))
+        for state, run in groupby(row.states):
+            pieces.append((f"{STATES[state]:>{width}}" * len(tuple(run)), STATE_TOKENS[state]))
+        pieces.append(("   ", "text"))
+        if row.count > 1:
+            pieces.append((f"{row.count} " + self._say("ranks") + "  ", "muted"))
+        pieces.append((printable(row.note[:200]), "odd" if row.odd else "text"))
+        if row.odd:
+            pieces.append(("  ◂ " + self._say("odd one out"), "odd"))
+        return pieces
+
+    def _heading(self, group: RankGroup, part: int) -> Row:
+        inset = 1 + self._columns["ranks"]
+        if part == 0:
+            return [(f" {self._say('group')} {printable(group.name[:60])} · {self._say(self.zoom)}", "head")]
+        width = self._cell_width(group)
+        label = f" {self._say('rank'):>{inset - 1}}  {self._say('host'):<{self._columns['host']}} "
+        return [(label, "muted"), ("".join(f"{s:>{width}}" for s in group.seqs), "muted")]
+
+    def legend(self) -> Row:
+        """What the glyphs mean."""
+        pieces: list[Piece] = []
+        for state, glyph in STATES.items():
+            pieces += [(f" {glyph} ", STATE_TOKENS[state]), (self._say(state) + " ", "muted")]
+        return pieces
