@@ -1,4 +1,4 @@
-"""Python stacks as `py-spy dump` prints them (0.3 and 0.4: text, `--native`, `--locals`, `--subprocesses`, `--json`)."""
+"""Python stacks as `py-spy dump` prints them (0.3 to 0.4: `--native`, `--locals`, `--subprocesses`, `--json`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ TOPICS = ("stacks",)
 
 _PROCESS = re.compile(r"\s*Process (?P<pid>\d{1,9}): (?P<command>.*)$")
 _THREAD = re.compile(
-    r'\s*Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,20}) \((?P<state>active|idle)(?P<gil>\+gil)?\)(?:: ?"?(?P<name>[^"]{0,200})"?)?\s*$'
+    r"\s*Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,20}) \((?P<state>active|idle)(?P<gil>\+gil)?\)"
+    r'(?:: ?"?(?P<name>[^"]{0,200})"?)?\s*$'
 )
-_FRAME = re.compile(r"\s{2,16}(?P<function>\S[^()]{0,200}?) \((?P<file>[^()]{1,300}?)(?::(?P<line>\d{1,9}))?\)\s*$")
+_FRAME = re.compile(r"\s{2,16}(?P<function>\S.{0,300}) \((?P<file>[^():]{1,300})(?::(?P<line>\d{1,9}))?\)\s*$")
 _REFUSED = re.compile(
-    r"Error: Failed to (?:get process executable name|suspend process|find python version)|Permission Denied: Try running again"
-    r"|Failed to copy (?:PyInterpreterState|PyCodeObject|PyFrameObject)"
+    r"Error: Failed to (?:get process executable name|suspend process|find python version)"
+    r"|Permission Denied: Try running again|Failed to copy (?:PyInterpreterState|PyCodeObject|PyFrameObject)"
 )
 _JSON_HEAD = re.compile(r'\s*\[\s*\{\s*"pid": ?\d')
 
@@ -193,15 +194,13 @@ _SPECIFIC: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "dataloader",
-        re.compile(
-            r"utils/data/(?:dataloader|_utils)|_worker_loop|_try_get_data|^(?:_next_data|__getitem__|_get_data|pin_memory)\b"
-        ),
+        re.compile(r"utils/data/(?:dataloader|_utils)|^(?:_worker_loop|_try_get_data|_next_data|_get_data)\b"),
     ),
     (
-        "checkpoint",
+        "checkpoint",  # of the state; torch/utils/checkpoint.py recomputes activations
         re.compile(
-            r"checkpoint|torch/serialization\.py|safetensors|^(?:save_state|save_model|torch_save|_save_state_dict)\b",
-            re.IGNORECASE,
+            r"^(?:save|load|write|restore|_save|_load)_\w*(?:checkpoint|state_dict)|distributed/checkpoint/"
+            r"|checkpoint_engine|(?<!activation_checkpointing/)checkpointing\.py|torch/serialization\.py|safetensors"
         ),
     ),
     (
@@ -221,22 +220,24 @@ _GENERIC: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "lock",
         re.compile(
-            r"threading\.py|^(?:acquire|_acquire|acquire_timed|lock|__enter__) |queue\.py|filelock|pthread_cond|futex|sem_(?:timed)?wait"
-            r"|multiprocessing/(?:synchronize|queues|connection|popen_\w+)|concurrent/futures"
+            r"^(?:wait|wait_for|join|acquire|__enter__|_wait_for_tstate_lock|_acquire_restore) \(threading\.py"
+            r"|^lock\b|queue\.py|filelock|pthread_cond|futex|sem_(?:timed)?wait|concurrent/futures"
+            r"|multiprocessing/(?:synchronize|queues|connection|popen_\w+)"
         ),
     ),
     (
         "io",
         re.compile(
-            r"\b(?:socket|ssl|subprocess|selectors|shutil|gzip|zipfile|tarfile)\.py|http/client|urllib3|requests/|botocore|fsspec|s3fs|gcsfs"
-            r"|^(?:read|write|open|recv|recv_into|readinto|flush|fsync|_read|pread64|__read|__write|__open64|poll|epoll_wait)\b"
+            r"\b(?:socket|ssl|subprocess|selectors|shutil|gzip|zipfile|tarfile)\.py|http/client|urllib3|requests/"
+            r"|botocore|fsspec|s3fs|gcsfs|^(?:read|write|open|recv|recv_into|readinto|flush|fsync|_read|pread64|__read"
+            r"|__write|__open64|poll|epoll_wait)\b"
         ),
     ),
 )
 
 
 def where(frames: list[_Frame]) -> str:
-    """collective, dataloader, checkpoint, compile, cuda, sleep, lock, io or other, of a stack with the innermost frame first."""
+    """collective, dataloader, checkpoint, compile, cuda, sleep, lock, io or other; innermost frame first."""
     texts = [f"{f.function.rsplit('.', 1)[-1]} ({f.file})" for f in frames]
     for text in texts:
         for name, pattern in _SPECIFIC:
