@@ -1,9 +1,8 @@
 """Bytes of a source as clean text: blocks, lines, excerpts, line counts. Needs nothing but the source itself.
 
-Lines are counted by line feeds, as `sed -n` and editors do. A carriage return inside a line (a redrawn progress bar)
-starts a new `Line` or `Block` of the *same* number; redraws that were overwritten are dropped. A file with carriage
-returns only is read with those as line ends. A file that grows is read up to the size it had when the bundle was
-opened; one that vanished raises OSError.
+Line feeds, carriage returns and the pair of them end a line alike, as in Python's text files and most editors; a
+progress bar that redraws itself is a line for each redraw. A file that grows is read up to the size it had when the
+bundle was opened; one that vanished raises OSError.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ WHOLE = 8 << 20
 ENDS = 1 << 20
 """Of bigger ones the first and the last part of this size (bytes)."""
 _MAX_EXCERPT_LINES = 2_000
+_MAX_CARRY = 4 * MAX_LINE
+"""Bytes of an unfinished line that are kept; more could not add a character before the cut."""
 
 _CONTROLS = bytes(b for b in (*range(32), 127) if b not in b"\t\n\r")
 _MARKS = re.compile(rb"\xc2[\x80-\x9f]|\xe2(?:\x80[\x8e\x8f\xaa-\xae]|\x81[\xa6-\xa9])")
@@ -106,27 +107,33 @@ def peek(source: Source) -> str:
 
 
 class LineReader:
-    """Lines of a source by position: `reader[0:50]` are lines 1 to 50. A slice costs the slice, the first use one pass.
-
-    A line that was redrawn (see above) is one `Line`, its pieces joined by a blank.
-    """
+    """Lines of a source by position: `reader[0:50]` are lines 1 to 50. A slice costs the slice, opening one pass."""
 
     def __init__(self, source: Source):
         self._source = source
-        self._marks: list[tuple[int, int]] = [(0, 0)]  # lines before, byte offset
-        self._count = 0
+        self._marks: list[tuple[int, int]] = [(0, 0)]  # lines before, byte offset of a line's start
         with _opened(source) as handle:
             self._form = _form(handle)
-            offset = 0
-            last = b"\n"
-            for piece in _pieces(handle, self._form, BLOCK >> 4, stop=source.size):
-                self._count += piece.count(b"\n")
-                end = piece.rfind(b"\n")
-                if end >= 0 and self._form.encoding == "utf-8":
-                    self._marks.append((self._count, offset + end + 1))
-                offset += len(piece)
-                last = piece[-1:]
-        self._count += last != b"\n"
+            if self._form.encoding == "utf-8":
+                self._mark(handle)
+        self._count = count_lines(source)
+
+    def _mark(self, handle: BinaryIO) -> None:
+        handle.seek(0)
+        count = offset = 0
+        carry = b""
+        while raw := handle.read(BLOCK >> 4):
+            raw = carry + raw
+            end = raw.rfind(b"\n") + 1
+            whole, carry = raw[:end], raw[end:]
+            if whole:
+                count += whole.count(b"\n")
+                if b"\r" in whole:
+                    count += whole.count(b"\r") - whole.count(b"\r\n")
+                offset += end
+                self._marks.append((count, offset))
+            elif len(carry) > _MAX_CARRY:
+                return
 
     def __len__(self) -> int:
         return self._count
@@ -136,15 +143,14 @@ class LineReader:
         if start >= stop:
             return []
         before, offset = self._marks[bisect.bisect_right(self._marks, (start, sys.maxsize)) - 1]
-        texts: dict[int, str] = {}
+        found: list[Line] = []
         with _opened(self._source) as handle:
             for block in _blocks(handle, self._form, BLOCK >> 4, offset, self._source.size, before + 1):
                 if block.first > stop:
                     break
-                for number, text in enumerate(block.text.split("\n"), block.first):
-                    if start < number <= stop:
-                        texts[number] = f"{texts[number]} {text}" if number in texts else text
-        return [Line(number, text) for number, text in sorted(texts.items())]
+                texts = enumerate(block.text.split("\n"), block.first)
+                found += [Line(number, text) for number, text in texts if start < number <= stop]
+        return found
 
 
 def _opened(source: Source) -> BinaryIO:
@@ -153,10 +159,9 @@ def _opened(source: Source) -> BinaryIO:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a file is written: encoding, carriage returns for line ends, and what unwraps each line (JSON logs)."""
+    """How a file is written: its encoding, and what unwraps each line (JSON logs)."""
 
     encoding: str
-    bare_returns: bool
     unwrap: Callable[[str], str] | None
 
 
@@ -165,74 +170,60 @@ def _form(handle: BinaryIO) -> _Form:
     encoding = encoding_of(head)
     if not encoding.startswith("utf-8"):
         head = head.decode(encoding, "replace").encode()
-    bare = b"\r" in head and b"\n" not in head
-    first = head.removeprefix(codecs.BOM_UTF8).partition(b"\r" if bare else b"\n")[0].decode("utf-8", "replace")
-    return _Form(encoding, bare, unwrap_json if unwrap_json(first) != first else None)
+    first = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")[0].decode("utf-8", "replace")
+    return _Form(encoding, unwrap_json if unwrap_json(first) != first else None)
 
 
 def _pieces(handle: BinaryIO, form: _Form, size: int, start: int = 0, stop: int = 0) -> Iterator[bytes]:
-    """UTF-8 pieces of about `size` bytes, cut anywhere, of the bytes from `start` to `stop` (0: to the end)."""
+    """UTF-8 pieces of about `size` bytes with line feeds, cut anywhere, of the bytes `start` to `stop` (0: the end)."""
     handle.seek(start)
     decoder = None
     if not form.encoding.startswith("utf-8"):
         decoder = codecs.getincrementaldecoder(form.encoding)("replace")
     left = stop - start if stop else sys.maxsize
+    marked, returned = start == 0, b""
     while left > 0 and (raw := handle.read(min(size, left))):
         left -= len(raw)
         if decoder is not None:
             raw = decoder.decode(raw).encode("utf-8", "replace")
-        if start == 0:
-            raw = raw.removeprefix(codecs.BOM_UTF8)
-        start += 1
-        if form.bare_returns:
-            raw = raw.replace(b"\r", b"\n")
+        if marked:
+            raw, marked = raw.removeprefix(codecs.BOM_UTF8), False
+        if returned or b"\r" in raw:
+            raw = returned + raw
+            returned = b"\r" if raw.endswith(b"\r") else b""
+            raw = raw.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if raw:
             yield raw
+    if returned:
+        yield b"\n"
 
 
-def _chunks(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Whole lines without the last line end, and whether that line ended (else the next chunk goes on with it)."""
-    rest = b""
-    skipping = False
+def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Whole lines, without the last line end."""
+    rest: list[bytes] = []
+    held = 0
     for piece in pieces:
-        if skipping:
-            at = _first_end(piece)
-            if at < 0:
-                continue
-            piece, skipping = piece[at:], False
         end = piece.rfind(b"\n")
-        if end >= 0:
-            yield (rest + piece[:end] if rest else piece[:end]), True
-            rest = piece[end + 1 :]
+        if end < 0:
+            if held < _MAX_CARRY:  # the line will be cut long before
+                rest.append(piece)
+                held += len(piece)
             continue
-        rest += piece
-        if len(rest) > 4 * MAX_LINE:
-            turn = rest.rfind(b"\r")
-            if turn >= 0:
-                yield rest[:turn], False
-                rest = rest[turn + 1 :]
-            if len(rest) > 4 * MAX_LINE:
-                rest, skipping = rest[: 4 * MAX_LINE], True
+        yield b"".join((*rest, piece[:end])) if rest else piece[:end]
+        rest, held = [piece[end + 1 :]] if end + 1 < len(piece) else [], len(piece) - end - 1
     if rest:
-        yield rest, False
-
-
-def _first_end(piece: bytes) -> int:
-    ends = [at for at in (piece.find(b"\n"), piece.find(b"\r")) if at >= 0]
-    return min(ends, default=-1)
+        yield b"".join(rest)
 
 
 def _blocks(
     handle: BinaryIO, form: _Form, size: int, start: int = 0, stop: int = 0, number: int = 1
 ) -> Iterator[Block]:
-    for raw, ended in _chunks(_pieces(handle, form, size, start, stop)):
-        if b"\r" in raw:
-            raw = raw.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    for raw in _chunks(_pieces(handle, form, size, start, stop)):
         text = _text(raw)
         if form.unwrap is not None:
             text = "\n".join(form.unwrap(line) for line in text.split("\n"))
-        yield from _redraws(text, number) if "\r" in text else (Block(number, text),)
-        number += text.count("\n") + ended
+        yield Block(number, text)
+        number += text.count("\n") + 1
 
 
 def _text(raw: bytes) -> str:
@@ -251,41 +242,6 @@ def _cut(text: str) -> str:
     while length - position > MAX_LINE:
         end = text.rfind("\n", position, position + MAX_LINE + 1)
         if end < 0:
-            return "\n".join(_cut_line(line) for line in text.split("\n"))
+            return "\n".join(line[:MAX_LINE] for line in text.split("\n"))
         position = end + 1
     return text
-
-
-def _cut_line(line: str) -> str:
-    if len(line) <= MAX_LINE:
-        return line
-    if "\r" in line:
-        return "\r".join(piece[:MAX_LINE] for piece in line.split("\r"))
-    return line[:MAX_LINE]
-
-
-def _redraws(text: str, number: int) -> Iterator[Block]:
-    """Blocks of a text with carriage returns inside lines: each piece that stayed visible, under its line's number."""
-    pending: list[str] = []
-    first = number
-    for line in text.split("\n"):
-        if "\r" in line:
-            pieces = _visible(line)
-            for piece in pieces[:-1]:
-                pending.append(piece)
-                yield Block(first, "\n".join(pending))
-                pending, first = [], number
-            line = pieces[-1]
-        pending.append(line)
-        number += 1
-    yield Block(first, "\n".join(pending))
-
-
-def _visible(line: str) -> list[str]:
-    pieces = [piece for piece in line.split("\r") if piece.strip()]
-    return [piece for piece in pieces[:-1] if not _is_bar(piece)] + (pieces[-1:] or [""])
-
-
-def _is_bar(piece: str) -> bool:
-    """A tqdm redraw with nothing glued to it: `Epoch 0:  6%|██  | 32/500 [00:10<02:30,  3.1it/s]`."""
-    return "%|" in piece and piece.rstrip().endswith("]") and " NCCL " not in piece and "ProcessGroup" not in piece
