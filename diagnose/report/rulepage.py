@@ -1,0 +1,190 @@
+"""One rule's page: what it looks for, what it needs, why, and what to do. `explain` and `docs/rules/` are this text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from diagnose.model import (
+    And,
+    Arith,
+    Compare,
+    Condition,
+    Const,
+    Expr,
+    Known,
+    Member,
+    Not,
+    Or,
+    Pattern,
+    Ref,
+    Rule,
+    Scalar,
+    Step,
+)
+from diagnose.report import mark
+from diagnose.report.safe import safe, safe_lines, wrap
+from diagnose.report.words import Words
+from diagnose.vocabulary import Vocabulary
+
+Form = Literal["title", "head", "text", "item", "sub", "command"]
+
+
+class Block(NamedTuple):
+    """One piece of a page."""
+
+    form: Form
+    text: str
+
+
+def markdown(rule: Rule, vocabulary: Vocabulary, lang: str = "en") -> str:
+    """The page as Markdown."""
+    lines: list[str] = []
+    last: Form = "title"
+    for form, text in blocks(rule, vocabulary, Words(lang)):
+        tight = form in ("item", "sub") and last in ("item", "sub")
+        lines += [] if tight or not lines else [""]
+        lines.append(_MARKDOWN[form](text))
+        last = form
+    return "\n".join(lines) + "\n"
+
+
+_MARKDOWN = {
+    "title": lambda text: f"# {mark.prose(text)}",
+    "head": lambda text: f"## {mark.prose(text)}",
+    "text": mark.prose,
+    "item": lambda text: f"- {mark.prose(text)}",
+    "sub": lambda text: f"    - {mark.prose(text)}",
+    "command": lambda text: mark.fenced(text, "sh", 2),
+}
+
+
+def text(rule: Rule, vocabulary: Vocabulary, lang: str = "en", width: int = 100) -> str:
+    """The page for a terminal."""
+    lines: list[str] = []
+    for form, said in blocks(rule, vocabulary, Words(lang)):
+        if form == "command":
+            lines += [f"       $ {line}" for line in safe_lines(said)]
+        elif form in ("item", "sub"):
+            lines += wrap(safe(said), width, "   - " if form == "item" else "       - ")
+        else:
+            lines += [] if form == "text" or not lines else [""]
+            lines += wrap(safe(said), width, "   " if form == "text" else "")
+    return "\n".join(lines) + "\n"
+
+
+def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
+    """The page in pieces."""
+    texts = rule.texts.get(words.lang) or rule.texts["en"]
+    yield Block("title", texts.title)
+    severities = list(dict.fromkeys(words.severity(choice.severity) for choice in rule.severity))
+    status = [rule.id, " / ".join(severities), words[rule.confidence], f"{words['page_status']} {rule.status}"]
+    yield Block("text", " · ".join(status))
+    yield Block("text", texts.says)
+    yield Block("head", words["page_evidence"])
+    yield from _patterns(rule.when, vocabulary, commands=True)
+    if rule.supports:
+        yield Block("head", words["page_supports"])
+        yield from _patterns(rule.supports, vocabulary)
+    if rule.unless:
+        yield Block("head", words["page_unless"])
+        yield from _patterns(rule.unless, vocabulary, commands=True)
+    yield Block("head", words["page_cause"])
+    yield Block("text", texts.cause)
+    if texts.steps:
+        yield Block("head", words["page_steps"])
+        for step in texts.steps:
+            yield from _step(step, words)
+    if rule.look_alikes:
+        yield Block("head", words["look_alikes"])
+        for other in rule.look_alikes:
+            yield Block("item", " ".join(filter(None, [f"{other.id}{words.colon()}{other.question}", other.text])))
+            yield from _command(other.command)
+    if rule.thresholds:
+        yield Block("head", words["thresholds"])
+        for t in rule.thresholds:
+            yield Block(
+                "item", f"{t.name} = {t.text}{words.colon()}{t.why} ({words['source']}{words.colon()}{t.source})"
+            )
+    if rule.explains:
+        yield Block("head", words["page_explained"])
+        for explained in rule.explains:
+            yield Block("item", f"{explained.id} ({explained.scope})")
+    if rule.examples:
+        yield Block("head", words["page_examples"])
+        for example in rule.examples:
+            yield Block("item", example.name)
+    if rule.references:
+        yield Block("head", words["references"])
+        for reference in rule.references:
+            yield Block("item", reference)
+
+
+def _step(step: Step, words: Words) -> Iterator[Block]:
+    where = f" ({words['on']} {step.where})" if step.where else ""
+    yield Block("item", f"[{words[step.effect]}] {step.text}{where}")
+    yield from _command(step.command)
+    if step.verify:
+        yield Block("sub", f"{words['verify']}{words.colon()}{step.verify}")
+    if step.rollback:
+        yield Block("sub", f"{words['rollback']}{words.colon()}{step.rollback}")
+
+
+def _command(command: str | None) -> Iterator[Block]:
+    if command:
+        yield Block("command", command)
+
+
+def _patterns(patterns: Iterable[Pattern], vocabulary: Vocabulary, *, commands: bool = False) -> Iterator[Block]:
+    asked: set[str] = set()
+    for pattern in patterns:
+        kind = vocabulary.kinds.get(pattern.kind)
+        condition = describe(pattern.where)
+        where = f" where {condition}" if condition else ""
+        meaning = f": {kind.description}" if kind else ""
+        yield Block("item", f"{pattern.kind}{where}{meaning}")
+        topic = vocabulary.topics.get(kind.topic) if kind else None
+        if commands and topic and topic.name not in asked and topic.collect:
+            asked.add(topic.name)
+            yield Block("command", topic.collect)
+
+
+# --- conditions in words ----------------------------------------------------------------------------
+
+
+def describe(condition: Condition) -> str:
+    """The condition as it could stand in a rule file, thresholds as numbers; empty when it always holds."""
+    return _said(condition, top=True)
+
+
+def _said(condition: Condition, *, top: bool = False) -> str:
+    match condition:
+        case Compare(op, left, right):
+            return f"{_value(left)} {op} {_value(right)}"
+        case Member(left, values):
+            return f"{_value(left)} in ({', '.join(map(_constant, values))})"
+        case Known(ref):
+            return f"known {_value(ref)}"
+        case Not(item):
+            return f"not {_said(item)}"
+        case And(items) | Or(items):
+            joined = (" and " if isinstance(condition, And) else " or ").join(_said(i) for i in items)
+            return joined if top or len(items) < 2 else f"({joined})"
+
+
+def _value(expr: Expr) -> str:
+    match expr:
+        case Ref(alias, field):
+            return field if alias is None else f"{alias}.{field}"
+        case Const(value):
+            return _constant(value)
+        case Arith(op, left, right):
+            return f"({_value(left)} {op} {_value(right)})"
+
+
+def _constant(value: Scalar) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
