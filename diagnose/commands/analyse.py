@@ -36,7 +36,7 @@ def analyze(args: argparse.Namespace) -> int:
         raise UsageError(f"site file: {error}") from error
     code = exit_code(diagnosis, args.fail_on)
     try:
-        output.write(output.render(diagnosis, output.chosen_format(args), args), args.output)
+        output.deliver(diagnosis, args)
     except BrokenPipeError:
         from diagnose.cli import _drop_stdout
 
@@ -79,7 +79,7 @@ def report(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.file}: {error.strerror or error}") from error
     except (NotAReport, UnicodeDecodeError) as error:
         raise UsageError(f"{args.file}: {error}") from error
-    output.write(output.render(diagnosis, output.chosen_format(args), args), args.output)
+    output.deliver(diagnosis, args)
     return 0
 
 

@@ -25,6 +25,12 @@ def note(text: str) -> None:
         print(safe(text).encode("utf-8", "backslashreplace").decode(), file=sys.stderr)
 
 
+def deliver(diagnosis: Diagnosis, args: argparse.Namespace) -> None:
+    """The report in the form and at the place asked for."""
+    kind = chosen_format(args)
+    write(render(diagnosis, kind, args), args.output, kind)
+
+
 def chosen_format(args: argparse.Namespace) -> str:
     """`--format`, else what the name after `-o` ends in, else text."""
     if args.format:
@@ -67,11 +73,14 @@ def check_output(path: str | None) -> None:
         raise UsageError(f"-o {path}: no folder {target.absolute().parent}")
 
 
-def write(text: str, path: str | None) -> None:
-    """To stdout, or to `path`: whole or not at all (a new file takes the old one's place)."""
+def write(text: str, path: str | None, kind: str = "text") -> None:
+    """To stdout, or to `path`: whole or not at all (a new file takes the old one's place).
+
+    Always UTF-8, but for plain text on a terminal or pipe of another encoding.
+    """
     data = text.encode("utf-8", "backslashreplace")
     if path is None:
-        _to_stdout(data, text)
+        _to_stdout(text.encode(_encoding(), "backslashreplace") if kind == "text" else data)
         return
     target = Path(path)
     try:
@@ -105,16 +114,13 @@ def _umask() -> int:
     return mask
 
 
-def _to_stdout(data: bytes, text: str) -> None:
-    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("_", "-")
-    if encoding not in ("utf-8", "utf8"):
-        data = text.encode(encoding, "backslashreplace")
-    raw = getattr(sys.stdout, "buffer", None)
-    if raw is None:
-        sys.stdout.write(text)
-    else:
-        sys.stdout.flush()
-        raw.write(data)
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
+def _to_stdout(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
     sys.stdout.flush()
 
 
