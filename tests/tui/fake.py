@@ -138,10 +138,10 @@ def progress_table() -> dict[str, object]:
                 "group": "dp0",
                 "seqs": list(range(410, 419)),
                 "rows": [
-                    {"ranks": "0-135", "host": "", "states": [*done, "waiting"], "note": "in AllReduce #418", "odd": False},
-                    {"ranks": "136", "host": "node017", "states": [*done, "waiting"], "note": "in AllReduce #418"},
+                    {"ranks": "0-135", "host": "", "states": [*done, "waiting"], "note": "in #418", "odd": False},
+                    {"ranks": "136", "host": "node017", "states": [*done, "waiting"], "note": "in #418"},
                     {"ranks": "137", "host": "node017", "states": [*done, "absent"], "note": "never entered", "odd": True},
-                    {"ranks": "138-255", "host": "", "states": [*done, "waiting"], "note": "in AllReduce #418"},
+                    {"ranks": "138-255", "host": "", "states": [*done, "waiting"], "note": "in #418"},
                 ],
             }
         ]

@@ -34,12 +34,12 @@ MAX_READ = 40
 """Evidence items of one finding that get their context read; the rest show their excerpt."""
 
 _HINTS: dict[str, tuple[str, ...]] = {
-    "list": ("down", "up", "open", "evidence.next", "search", "filter", "copy", "export", "help"),
-    "evidence": ("evidence.previous", "evidence.next", "source", "copy", "wrap", "back", "help"),
-    "why": ("down", "up", "copy.all", "back", "help"),
-    "fix": ("tick", "copy", "copy.all", "comment", "back", "help"),
-    "ranks": ("zoom", "open", "left", "right", "back", "help"),
-    "topology": ("view", "open", "left", "right", "back", "help"),
+    "list": ("down", "up", "open", "search", "evidence.next", "filter", "copy", "export"),
+    "evidence": ("evidence.previous", "evidence.next", "source", "copy", "wrap", "back"),
+    "why": ("down", "up", "copy.all", "back"),
+    "fix": ("tick", "copy", "copy.all", "comment", "back"),
+    "ranks": ("zoom", "open", "left", "right", "back"),
+    "topology": ("view", "open", "left", "right", "back"),
 }
 
 
@@ -50,14 +50,14 @@ class TriageScreen(Screen[None]):
     AUTO_FOCUS = "#findings"
     DEFAULT_CSS = """
 TriageScreen #body { height: 1fr; layout: horizontal; }
-TriageScreen #left { width: 43; border: round $panel; border-title-color: $primary; }
+TriageScreen #left { width: 40%; max-width: 60; border: round $panel; border-title-color: $primary; }
 TriageScreen #right { width: 1fr; border: round $panel; border-title-color: $primary; }
 TriageScreen #left:focus-within, TriageScreen #right:focus-within { border: round $primary; }
 TriageScreen #findings { height: 1fr; }
 TriageScreen.-narrow #body { layout: vertical; }
-TriageScreen.-narrow #left { width: 1fr; height: 2fr; }
+TriageScreen.-narrow #left { width: 1fr; max-width: 100%; height: 2fr; }
 TriageScreen.-narrow #right { width: 1fr; height: 3fr; }
-TriageScreen.-tiny #left { width: 1fr; height: 1fr; border: none; }
+TriageScreen.-tiny #left { width: 1fr; max-width: 100%; height: 1fr; border: none; }
 TriageScreen.-tiny #right { width: 1fr; height: 1fr; border: none; display: none; }
 TriageScreen.-tiny.-opened #left { display: none; }
 TriageScreen.-tiny.-opened #right { display: block; }
@@ -162,9 +162,10 @@ TriageScreen.-tiny.-opened #right { display: block; }
         """The key line follows the focus."""
         focused = self.focused
         place = self.detail.tab if focused is not None and self.detail in focused.ancestors else "list"
-        keymap = self.owner.keymap
-        pairs = [(shown(by_id(k, keymap)).split(" ")[0], self.owner.words(by_id(k).label)) for k in _HINTS[place]]
-        self.query_one(KeyLine).hint(pairs, [("^p ", "key"), (self.owner.words("commands") + " ", "muted")])
+        keymap, say = self.owner.keymap, self.owner.words
+        pairs = [(shown(by_id(k, keymap)).split(" ")[0], say(by_id(k).label)) for k in _HINTS[place]]
+        help_ = [("? ", "key"), (say("help") + "  ", "muted"), ("^p ", "key"), (say("commands") + " ", "muted")]
+        self.query_one(KeyLine).hint(pairs, help_)
 
     # --- moving about -------------------------------------------------------------------------------
 

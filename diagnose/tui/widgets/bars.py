@@ -15,7 +15,7 @@ class Bar(LineView, can_focus=False):
     """A row of pieces on the left and another on the right; the left one gives way when both do not fit."""
 
     DEFAULT_CSS = """
-Bar { height: 1; overflow: hidden hidden; background: $surface; }
+Bar { height: 1; overflow: hidden hidden; scrollbar-gutter: auto; background: $surface; }
 """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -33,7 +33,7 @@ Bar { height: 1; overflow: hidden hidden; background: $surface; }
         return 1
 
     def row(self, y: int) -> Row:
-        width = self.size.width
+        width = self.view_size.width
         right = self.right if row_cells(self.right) + 8 <= width else ()
         room = width - row_cells(right) - (1 if right else 0)
         pieces: list[Piece] = []
@@ -63,7 +63,7 @@ class KeyLine(Bar):
 
     def relayout(self) -> None:
         pieces: list[Piece] = []
-        room = self.size.width - row_cells(self._right) - 1
+        room = self.view_size.width - row_cells(self._right) - 1
         for key, label in self._hints:
             more: list[Piece] = [(f" {key}", "key"), (f" {label} ", "muted")]
             if row_cells(pieces) + row_cells(more) > room:
@@ -85,12 +85,18 @@ class TabBar(Bar):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._edges: list[tuple[int, str]] = []
+        self._tabs: tuple[Sequence[tuple[str, str]], str, Sequence[Piece]] = ((), "", ())
 
     def tabs(self, labels: Sequence[tuple[str, str]], active: str, right: Sequence[Piece] = ()) -> None:
         """Show (name, label) pairs, one of them active."""
+        self._tabs = (labels, active, right)
+        self.relayout()
+
+    def relayout(self) -> None:
+        labels, active, right = self._tabs
         pieces: list[Piece] = []
         self._edges = []
-        narrow = sum(len(label) + 2 for _, label in labels) + row_cells(right) > max(1, self.size.width)
+        narrow = sum(len(label) + 2 for _, label in labels) + row_cells(right) > self.view_size.width
         for name, label in labels:
             text = label if narrow and name == active else label[0] if narrow else label
             pieces.append((f" {text} ", "tab-on" if name == active else "tab"))

@@ -225,9 +225,9 @@ Detail Bar { height: 1; }
         for number, evidence in enumerate(finding.evidence):
             lines = self._lines[number] if number < len(self._lines) else None
             source = sources.get(evidence.source)
-            heading = (f"{source.host}  " if source and source.host else "") + (
-                source.path if source else evidence.source
-            )
+            heading = source.path if source else evidence.source
+            if source and source.host and source.host not in source.path:
+                heading = f"{source.host}  {heading}"
             if rows:
                 rows.append(LogRow(None, ""))
             self._starts.append(len(rows))

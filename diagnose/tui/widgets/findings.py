@@ -67,7 +67,7 @@ class FindingsList(LineView):
         return self._rows[y][0] if self.items and 0 <= y < len(self._rows) else None
 
     def relayout(self) -> None:
-        width = max(8, self.size.width - 1)
+        width = max(8, self.view_size.width - 1)
         self._rows, self._spans = [], []
         if not self.items:
             for text in self.placeholder:
@@ -127,11 +127,11 @@ class FindingsList(LineView):
         state = [self._say("explained")] if finding.explained_by else []
         state += [self._say("acknowledged")] if finding.acknowledged else []
         text = ""
-        for confidence in (self._say(finding.confidence + " confidence"), self._say(finding.confidence)):
-            for most in (3, 1):
-                text = " · ".join(filter(None, (subjects_text(finding.subjects, most), confidence, *state)))
-                if cell_len(text) <= room:
-                    return text
+        for most, words in ((3, " confidence"), (3, ""), (1, " confidence"), (1, "")):
+            confidence = self._say(finding.confidence + words)
+            text = " · ".join(filter(None, (subjects_text(finding.subjects, most), confidence, *state)))
+            if cell_len(text) <= room:
+                return text
         return text
 
 

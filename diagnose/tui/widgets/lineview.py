@@ -41,6 +41,7 @@ class LineView(ScrollView, can_focus=True):
     DEFAULT_CSS = (
         """
 LineView { background: $background; color: $foreground; scrollbar-size: 1 1; overflow: auto auto;
+    scrollbar-gutter: stable;
     scrollbar-color: $panel; scrollbar-background: $background; scrollbar-corner-color: $background; }
 LineView:focus { scrollbar-color: $primary; }
 """
@@ -101,6 +102,11 @@ LineView:focus { scrollbar-color: $primary; }
 
     # --- drawing ------------------------------------------------------------------------------------
 
+    @property
+    def view_size(self) -> Size:
+        """Cells there are for rows, scroll bars taken off."""
+        return self.scrollable_content_region.size
+
     def content_changed(self) -> None:
         """Call after rows have changed: sizes, cursor and picture follow."""
         self._resize_content()
@@ -133,7 +139,7 @@ LineView:focus { scrollbar-color: $primary; }
 
     def render_line(self, y: int) -> Strip:
         left = self.scroll_offset.x
-        width = self.size.width
+        width = self.view_size.width
         pieces = self.view_row(y)
         at_cursor = self._is_cursor_row(y + self.scroll_offset.y)
         strip = Strip([Segment(text, self.style_of(token, at_cursor)) for text, token in pieces if text])
@@ -165,10 +171,10 @@ LineView:focus { scrollbar-color: $primary; }
 
     def show_cursor(self) -> None:
         """Scroll so that the cursor's rows are in view, with as little movement as possible."""
-        if not self.item_count() or not self.size.height:
+        if not self.item_count() or not self.view_size.height:
             return
         first, last = self.item_rows(self.cursor)
-        top, height = round(self.scroll_y), self.size.height
+        top, height = round(self.scroll_y), self.view_size.height
         if first < top or last - first >= height:
             self.jump(first)
         elif last >= top + height:
@@ -185,7 +191,7 @@ LineView:focus { scrollbar-color: $primary; }
             self.jump(self.scroll_y + step)
 
     def action_page(self, step: int) -> None:
-        height = max(1, self.size.height - 1)
+        height = max(1, self.view_size.height - 1)
         if not self.item_count():
             self.jump(self.scroll_y + step * height)
             return
@@ -200,7 +206,7 @@ LineView:focus { scrollbar-color: $primary; }
         self.jump(0 if step < 0 else self.row_count())
 
     def action_pan(self, step: int) -> None:
-        self.jump(self.scroll_y, self.scroll_x + step * max(8, self.size.width // 2))
+        self.jump(self.scroll_y, self.scroll_x + step * max(8, self.view_size.width // 2))
 
     def action_open(self) -> None:
         self.post_message(self.Opened(self, self.cursor))
@@ -228,7 +234,7 @@ LineView:focus { scrollbar-color: $primary; }
 
     def visible_text(self) -> list[str]:
         """The rows in view as text."""
-        return [row_text(self.view_row(y)) for y in range(self.size.height)]
+        return [row_text(self.view_row(y)) for y in range(self.view_size.height)]
 
 
 def row_cells(row: Row) -> int:

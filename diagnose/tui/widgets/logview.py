@@ -39,7 +39,7 @@ class LogView(LineView):
     def mark(self, index: int, context: int = 2) -> None:
         """Make a row stand out and bring it into view."""
         self.current = index
-        top, height = round(self.scroll_y), self.size.height
+        top, height = round(self.scroll_y), self.view_size.height
         if not top <= index < top + max(1, height - 2):
             self.jump(max(0, index - context))
         self.content_changed()
@@ -68,8 +68,8 @@ class LogView(LineView):
     def _resize_content(self) -> None:
         self._screenful = (None, [])
         rows = max(1, self.row_count())
-        if self.wrap and self.row_count() > 0 and self._total_rows_exceed(self.size.height):
-            rows += max(0, self.size.height - 1)
+        if self.wrap and self.row_count() > 0 and self._total_rows_exceed(self.view_size.height):
+            rows += max(0, self.view_size.height - 1)
         self.virtual_size = Size(max(1, self.row_width()), rows)
 
     def _total_rows_exceed(self, height: int) -> bool:
@@ -83,9 +83,9 @@ class LogView(LineView):
 
     def _wrapped(self, index: int) -> list[Row]:
         row = self.document.row(index)
-        room = max(8, self.size.width - self._digits - GUTTER)
+        room = max(8, self.view_size.width - self._digits - GUTTER)
         if row.number is None:
-            return [[(text, row.token)] for text in chop(row.text, max(8, self.size.width))]
+            return [[(text, row.token)] for text in chop(row.text, max(8, self.view_size.width))]
         parts = chop(row.text, room)
         rows: list[Row] = []
         start = 0
@@ -136,12 +136,12 @@ class LogView(LineView):
         if not self.wrap:
             return super().view_row(y)
         top = self.scroll_offset.y
-        key = (top, self.size, self.current, self.needle)
+        key = (top, self.view_size, self.current, self.needle)
         if self._screenful[0] != key:
             rows: list[Row] = []
             for index in range(top, len(self.document)):
                 rows.extend(self._wrapped(index))
-                if len(rows) >= self.size.height:
+                if len(rows) >= self.view_size.height:
                     break
             self._screenful = (key, rows)
         rows = self._screenful[1]

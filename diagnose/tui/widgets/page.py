@@ -43,7 +43,7 @@ class Page(LineView):
     def relayout(self) -> None:
         self._rows = []
         spans: dict[int, tuple[int, int]] = {}
-        width = max(8, self.size.width - 1)
+        width = max(8, self.view_size.width - 1)
         for block in self.blocks:
             inset = row_cells(block.lead)
             start = len(self._rows)
