@@ -35,7 +35,7 @@ UNITS: dict[str, tuple[str, Fraction]] = {
 }
 """Unit -> its dimension and its size in the base unit of the dimension."""
 
-NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+NUMBER = r"\d{1,25}(?:\.\d{1,25})?(?:[eE][+-]?\d{1,2})?"
 UNIT = "|".join(sorted((re.escape(u) for u in UNITS), key=len, reverse=True))
 _QUANTITY = re.compile(rf"\s*([+-]?{NUMBER})\s*([^\s\d]\S*)?\s*\Z", re.ASCII)
 

@@ -1,0 +1,119 @@
+"""Sentences of rules with facts filled in: `{pause.device} pauses {pause.value:.1%} of the time`.
+
+A placeholder is `alias.field` with an optional format specification; nothing else of Python's format language is
+allowed. A field that is not known is written as "unknown".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import string
+from collections.abc import Mapping
+
+from diagnose.model import Fact, Value
+from diagnose.vocabulary import Vocabulary, did_you_mean
+
+UNKNOWN = "unknown"
+
+_FORMATTER = string.Formatter()
+_REFERENCE = re.compile(r"([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)\Z")
+_SPEC = re.compile(r"(?:[<>^]?\d{1,3})?[,_]?(?:\.\d{1,2})?[dfeg%sx]?\Z")
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)\}")
+_SAMPLES: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
+
+
+def check_template(text: str, aliases: Mapping[str, str], vocabulary: Vocabulary) -> list[str]:
+    """What is wrong with a template, in words; `aliases` maps aliases to kinds."""
+    try:
+        parts = list(_FORMATTER.parse(text))
+    except ValueError as error:
+        return [f"unreadable template: {error} (write {{{{ and }}}} for braces)"]
+    wrong: list[str] = []
+    for _, name, spec, conversion in parts:
+        if name is None:
+            continue
+        found = _REFERENCE.match(name)
+        if found is None or conversion:
+            wrong.append(f"'{{{name}}}' is not of the form {{alias.field}}")
+            continue
+        problem = _reference_problem(found[1], found[2], aliases, vocabulary)
+        if problem:
+            wrong.append(problem)
+        elif spec:
+            known = vocabulary.field(aliases[found[1]], found[2])
+            wrong += _spec_problems(name, spec, known.type if known else "string")
+    return wrong
+
+
+def check_placeholders(text: str, aliases: Mapping[str, str], vocabulary: Vocabulary) -> list[str]:
+    """What is wrong with the `{alias.field}` of a step or command; other braces are plain text there."""
+    found = (_reference_problem(hit[1], hit[2], aliases, vocabulary) for hit in _PLACEHOLDER.finditer(text))
+    return [problem for problem in found if problem]
+
+
+def render(text: str, bindings: Mapping[str, Fact]) -> str:
+    """The sentence; the template must have passed `check_template`."""
+    words: list[str] = []
+    for literal, name, spec, _ in _FORMATTER.parse(text):
+        words.append(literal)
+        if name is not None:
+            alias, _, field = name.partition(".")
+            words.append(_written(bindings, alias, field, spec or ""))
+    return "".join(words)
+
+
+def fill(text: str, bindings: Mapping[str, Fact], *, shell: bool = False) -> str:
+    """A step or command with its exact `{alias.field}` filled in; `shell` quotes the values, they come from evidence.
+
+    Unknown values keep the field's name in angle brackets, as in `ethtool -S <device>`.
+    """
+
+    def put(found: re.Match[str]) -> str:
+        alias, field = found.groups()
+        if alias not in bindings:
+            return found[0]
+        if bindings[alias].get(field) is None:
+            return f"<{field}>"
+        value = _written(bindings, alias, field, "")
+        return shlex.quote(value) if shell else value
+
+    return _PLACEHOLDER.sub(put, text)
+
+
+def _reference_problem(alias: str, field: str, aliases: Mapping[str, str], vocabulary: Vocabulary) -> str | None:
+    if alias not in aliases:
+        return f"unknown alias '{alias}' in {{{alias}.{field}}}{did_you_mean(alias, aliases)}"
+    kind = vocabulary.kinds.get(aliases[alias])
+    if kind and field not in kind.fields:
+        return f"{kind.name} has no field '{field}'{did_you_mean(field, kind.fields)}"
+    return None
+
+
+def _spec_problems(name: str, spec: str, type_name: str) -> list[str]:
+    if not _SPEC.match(spec):
+        return [f"format ':{spec}' of {{{name}}} is not allowed (width, ',', precision and one of d f e g % s x)"]
+    try:
+        format(_SAMPLES[type_name], spec)
+    except ValueError:
+        return [f"format ':{spec}' does not fit {{{name}}}, a {type_name}"]
+    return []
+
+
+def _written(bindings: Mapping[str, Fact], alias: str, field: str, spec: str) -> str:
+    fact = bindings.get(alias)
+    value = fact.get(field) if fact else None
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    try:
+        if spec:
+            return format(value, spec)
+    except ValueError:
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
+    return str(value)
