@@ -1,4 +1,4 @@
-"""`ip link`, `ip addr` (with or without -d, -s, -br, -j) and `ifconfig`: interfaces with kind, MTU, state, lower device.
+"""`ip link`, `ip addr` (with or without -d, -s, -br, -j) and `ifconfig`: interfaces: kind, MTU, state, lower device.
 
 Format: iproute2 4.x to 6.x, net-tools 2. The kind is the first word of the detail line that `-d` prints; without it
 only the link layer, `name@lower` and the names that container networks always use tell something.
