@@ -1,0 +1,89 @@
+"""Clock synchronisation: signs, octal reach, daemons that cannot be reached, messages of the daemons."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from diagnose.model import Record
+from tests.parsers.mutations import foreign, hostile
+from tests.parsers.support import fixture, load, of, run
+
+parser = load("chrony")
+
+
+def records(name: str) -> list[Record]:
+    return run(parser, fixture("chrony", name))
+
+
+def test_healthy_tracking_and_sources() -> None:
+    found = records("healthy.txt")
+    (tracking,) = of(found, "clock_tracking")
+    f = tracking.fields
+    assert (f["offset_ms"], f["signed_offset_ms"]) == (0.0215, -0.0215), "slow of NTP time is negative"
+    assert (f["synchronised"], f["stratum"], f["root_delay_ms"], f["skew_ppm"]) == (True, 2, 0.3, 0.03)
+    assert (tracking.evidence[0].first, tracking.evidence[0].last) == (2, 14)
+    sources = {r.fields["name"]: r.fields for r in of(found, "clock_source")}
+    assert sources["192.0.2.1"]["state"] == "selected"
+    assert sources["PHC0"]["reach"] == 0o177
+    assert sources["192.0.2.2"]["offset_ms"] == 0.03
+
+
+def test_unsynchronised_clock_and_bad_sources() -> None:
+    found = records("sick.txt")
+    (tracking,) = of(found, "clock_tracking")
+    assert tracking.fields["synchronised"] is False
+    assert tracking.fields["signed_offset_ms"] == 12500.0
+    assert tracking.fields["root_dispersion_ms"] == 3_000_000.0
+    states = {r.fields["name"]: r.fields for r in of(found, "clock_source")}
+    assert states["192.0.2.1"]["state"] == "unreachable"
+    assert "offset_ms" not in states["192.0.2.1"], "no sample is no perfect agreement"
+    assert (states["192.0.2.9"]["state"], states["192.0.2.9"]["offset_ms"]) == ("falseticker", -340.0)
+    events = {r.fields["event"]: r for r in of(found, "clock_event")}
+    assert events["stepped"].fields["seconds"] == 12.5
+    assert (events["stepped"].host, events["stepped"].at) == ("gpu-a07", 1772623860.0)
+    assert events["source_changed"].count == 2
+    assert events["no_sources"].at is None, "a stamp without year is no date"
+    assert "unsynchronised" in events
+
+
+def test_csv_has_the_opposite_sign() -> None:
+    (tracking,) = of(records("csv.txt"), "clock_tracking")
+    assert tracking.fields["signed_offset_ms"] == -0.215
+    assert [r.fields["state"] for r in of(records("csv.txt"), "clock_source")] == ["selected", "unreachable"]
+
+
+def test_interleaved_hosts_ntpq_and_two_daemons() -> None:
+    found = records("dirty-pdsh.txt")
+    assert {r.host: r.fields["signed_offset_ms"] for r in of(found, "clock_tracking")} == {
+        "gpu-a01": -0.0215,
+        "gpu-a02": 250.0,
+    }
+    ntpq = {r.fields["name"]: r.fields for r in of(found, "clock_source")}
+    assert ntpq["192.0.2.3"]["offset_ms"] == -250.0, "ntpq counts a clock that is behind as positive"
+    (event,) = of(found, "clock_event")
+    assert event.fields["event"] == "competing_daemons"
+
+
+def test_truncated_tracking_is_a_problem_not_a_zero() -> None:
+    assert [r.kind for r in records("truncated.txt")] == ["parse_problem"]
+
+
+@pytest.mark.parametrize("text", ["506 Cannot talk to daemon\n", "Could not open connection to daemon\n"])
+def test_daemon_that_does_not_answer(text: str) -> None:
+    assert parser.sniff(text, "x") >= 0.5
+    assert [r.kind for r in run(parser, text)] == ["covered"]
+
+
+def test_foreign_text_is_left_alone() -> None:
+    for name, text in foreign("chrony"):
+        if "chronyd" not in text and "clock synchronized" not in text:
+            assert parser.sniff(text, name) < 0.5, name
+            assert not run(parser, text), name
+
+
+@settings(max_examples=80, deadline=None)
+@given(hostile("chrony"))
+def test_any_text_is_survived(text: str) -> None:
+    parser.sniff(text, "x")
+    run(parser, text)
