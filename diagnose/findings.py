@@ -8,15 +8,20 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from diagnose import reference
+from diagnose.logic import conjuncts
 from diagnose.model import (
     CONFIDENCES,
     SEVERITIES,
+    Compare,
+    Const,
     Evidence,
     Fact,
     Finding,
     Firing,
     NextEvidence,
     Outcome,
+    Pattern,
+    Ref,
     Rule,
     Severity,
     Step,
@@ -166,12 +171,21 @@ class _Coverage:
     def __init__(self, facts: Iterable[Fact]) -> None:
         self.topics = {str(f.fields["topic"]) for f in facts if f.kind == "covered"}
 
-    def judges(self, kind: str) -> bool:
-        """Whether the absence of this kind means something anywhere."""
-        found = vocabulary().kinds[kind]
-        if found.sources:
-            return any(topic in self.topics for topic in found.sources)
-        return found.topic in ("derived", "site") or found.topic in self.topics
+    def judges(self, pattern: Pattern) -> bool:
+        """Whether the absence of a match means something anywhere."""
+        return any(topic in ("derived", "site") or topic in self.topics for topic in _topics(pattern))
+
+
+def _topics(pattern: Pattern) -> tuple[str, ...]:
+    """Topics any of which lets this pattern be judged."""
+    kind = vocabulary().kinds[pattern.kind]
+    subjects = [
+        c.right.value for c in conjuncts(pattern.where)
+        if isinstance(c, Compare) and c.op == "==" and c.left == Ref(None, "subject") and isinstance(c.right, Const)
+    ]  # fmt: skip
+    if subjects and str(subjects[0]) in kind.by_subject:
+        return (kind.by_subject[str(subjects[0])],)
+    return kind.sources or (kind.topic,)
 
 
 def _next_evidence(rule: Rule, unchecked: Sequence[str], covered: _Coverage) -> tuple[NextEvidence, ...]:
@@ -185,8 +199,8 @@ def _next_evidence(rule: Rule, unchecked: Sequence[str], covered: _Coverage) -> 
         if look.command:
             wanted.setdefault(NextEvidence(look.text or look.question, look.command))
     for pattern in rule.supports:
-        if not covered.judges(pattern.kind):
-            topic = topics[vocabulary().topic_of(pattern.kind)]
+        if not covered.judges(pattern):
+            topic = topics[_topics(pattern)[0]]
             wanted.setdefault(NextEvidence(f"would strengthen this: {topic.title}", topic.collect))
     return tuple(wanted)[:8]
 
@@ -198,10 +212,9 @@ def unknowns(rules: Sequence[Rule], outcome: Outcome) -> tuple[Unknown, ...]:
     known = vocabulary()
     missing: dict[str, list[Rule]] = defaultdict(list)
     for rule in rules:
-        blind = [p.kind for p in rule.when if not covered.judges(p.kind)]
+        blind = [p for p in rule.when if not covered.judges(p)]
         if rule.id not in fired and blind:
-            kind = known.kinds[blind[0]]
-            missing[kind.sources[0] if kind.sources else kind.topic].append(rule)
+            missing[_topics(blind[0])[0]].append(rule)
     found: list[tuple[tuple[int, int, str], Unknown]] = []
     for topic_name, blind_rules in missing.items():
         topic = known.topics[topic_name]

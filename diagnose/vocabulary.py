@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -34,7 +34,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of fact; `sources` are the topics that a derived kind is made from, any of which lets it be judged."""
+    """One kind of fact.
+
+    `sources` are the topics that a derived kind is made from, any of which lets it be judged; where its `subject` field
+    decides the topic, `by_subject` tells which.
+    """
 
     name: str
     origin: str
@@ -42,6 +46,7 @@ class Kind:
     description: str
     fields: Mapping[str, Field]
     sources: tuple[str, ...] = ()
+    by_subject: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,13 @@ def vocabulary() -> Vocabulary:
     for name, d in raw["$defs"].items():
         own = {n: Field(n, f["type"], f["description"], n in d["required"]) for n, f in d["properties"].items()}
         kinds[name] = Kind(
-            name, d["x-origin"], d["x-topic"], d["description"], {**common, **own}, tuple(d.get("x-from", ()))
+            name,
+            d["x-origin"],
+            d["x-topic"],
+            d["description"],
+            {**common, **own},
+            tuple(d.get("x-from", ())),
+            d.get("x-by-subject", {}),
         )
     topics = {n: Topic(n, t["title"], t["collect"]) for n, t in raw["x-topics"].items()}
     return Vocabulary(kinds, topics)

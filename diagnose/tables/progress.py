@@ -108,6 +108,8 @@ def _stall_facts(
     fields.update({k: v for k, v in optional.items() if v is not None})
     if stall.world:
         fields["silent"], fields["silent_count"] = fold_ranks(silent), len(silent)
+    fields["others"] = _others(stall, silent)
+    fields["what"] = _what(stall.op, stall.seq, stall.group)
     yield Fact("", "stall", fields, stall.evidence)
     for rank in sorted(behind - set(named))[:MAX_SUSPECTS]:
         yield _suspect(base, rank, "behind", stall, stall.behind[rank])
@@ -115,6 +117,22 @@ def _stall_facts(
     if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":
         for rank in sorted(present)[:MAX_SUSPECTS]:
             yield _suspect(base, rank, "absent", stall, None)
+
+
+def _what(op: str | None, seq: int | None, group: str | None) -> str:
+    number = "" if seq is None else f" #{seq}"
+    return (op or "a collective") + number + (f" of {group}" if group else " of an unnamed group" if number else "")
+
+
+def _others(stall: Stall, silent: set[int]) -> str:
+    """What is known of the ranks that do not wait: silence is named as silence, never as absence."""
+    if stall.world:
+        return f"ranks {fold_ranks(silent)} are silent in these files" if silent else "no rank is silent"
+    top = max(stall.waiting, default=-1)
+    gaps = set(range(top)) - stall.waiting - set(stall.behind)
+    if not gaps:
+        return f"the size of the group is not known; nothing is said of ranks above {top}"
+    return f"ranks {fold_ranks(gaps)}, and any above {top}, are silent in these files"
 
 
 def _suspect(base: FactBase, rank: int, reason: str, stall: Stall, reached: int | None) -> Fact:
@@ -167,8 +185,21 @@ def _torch_groups(base: FactBase) -> dict[str | None, dict[int, Seen]]:
 
 
 def _join_ungrouped(groups: dict[str | None, dict[int, Seen]]) -> None:
-    """A rank's time-out without a group belongs to its only status line's group, where the numbers fit."""
+    """Time-outs without a group: one with the signature of a single known group's time-out belongs to that group, and
+    so does one that fits the numbers of its rank's only status line."""
+    signatures: dict[tuple[Value | None, ...], set[str]] = defaultdict(set)
+    for name, ranks in groups.items():
+        for fact in (f for seen in ranks.values() for f in seen.timeouts.values() if name is not None):
+            signatures[_timeout_signature(fact)].add(str(name))
     for rank, seen in list(groups.get(None, {}).items()):
+        for seq, fact in list(seen.timeouts.items()):
+            names = signatures.get(_timeout_signature(fact), set())
+            if len(names) == 1:
+                groups[next(iter(names))].setdefault(rank, Seen(rank, fact=fact)).timeouts.setdefault(seq, fact)
+                del seen.timeouts[seq]
+        if not seen.timeouts:
+            del groups[None][rank]
+            continue
         fitting = [
             ranks[rank] for name, ranks in groups.items()
             if name is not None and rank in ranks and (ranks[rank].enqueued or -1) >= max(seen.timeouts, default=0)
@@ -178,6 +209,10 @@ def _join_ungrouped(groups: dict[str | None, dict[int, Seen]]) -> None:
             for seq, fact in seen.timeouts.items():
                 fitting[0].timeouts.setdefault(seq, fact)
             del groups[None][rank]
+
+
+def _timeout_signature(fact: Fact) -> tuple[Value | None, ...]:
+    return tuple(fact.fields.get(n) for n in ("seq", "op", "numel_in", "numel_out", "timeout_ms"))
 
 
 def _largest(a: int | None, b: object) -> int | None:
@@ -190,7 +225,10 @@ def _torch_stalls(base: FactBase, mismatches: list[Fact]) -> Iterator[Stall]:
         if not timed_out:
             continue
         world = base.world if name is None or "default" in name or name.split("(")[0].strip() in ("0", "PG 0") else None
-        for seq in _divergences(timed_out, ranks, comparable=name is not None):
+        if name is None and len({_timeout_signature(f) for s in ranks.values() for f in s.timeouts.values()}) > 1:
+            yield _incomparable(ranks, base.world)
+            continue
+        for seq in _divergences(timed_out, ranks):
             waiting = {
                 r for r, s in ranks.items()
                 if seq in s.timeouts or (name is not None and s.enqueued is not None and s.enqueued >= seq)
@@ -208,13 +246,25 @@ def _torch_stalls(base: FactBase, mismatches: list[Fact]) -> Iterator[Stall]:
             )  # fmt: skip
 
 
-def _divergences(timed_out: set[int], ranks: Mapping[int, Seen], *, comparable: bool) -> list[int]:
-    """Sequence numbers worth a stall: the first of a known group; each one where numbers cannot be compared."""
-    if comparable:
-        votes = {seq: sum(seq in s.timeouts for s in ranks.values()) for seq in timed_out}
-        first = min(timed_out)
-        return [first] if votes[first] * 2 >= max(votes.values()) else [max(votes, key=lambda s: (votes[s], -s))]
-    return sorted(timed_out)[:MAX_GROUPS]
+def _divergences(timed_out: set[int], ranks: Mapping[int, Seen]) -> list[int]:
+    """The sequence number worth a stall: the first, unless a later one has far more votes."""
+    votes = {seq: sum(seq in s.timeouts for s in ranks.values()) for seq in timed_out}
+    first = min(timed_out)
+    return [first] if votes[first] * 2 >= max(votes.values()) else [max(votes, key=lambda s: (votes[s], -s))]
+
+
+def _incomparable(ranks: Mapping[int, Seen], world: int | None) -> Stall:
+    """Several collectives without group names as one stall: their numbers cannot be compared."""
+    facts = [f for _, seen in sorted(ranks.items()) for f in seen.timeouts.values()]
+    stuck = "; ".join(
+        f"rank {r}: " + ", ".join(f"{f.fields['op']} #{q}" for q, f in sorted(seen.timeouts.items())[:4])
+        for r, seen in sorted(ranks.items())[:6]
+    )  # fmt: skip
+    what = f"several collectives of unnamed groups, whose numbers cannot be compared ({stuck})"
+    return Stall(
+        None, None, what, "watchdog", frozenset(ranks), {}, world, _evidence(facts), _longest(facts, "elapsed_ms"),
+        _longest(facts, "timeout_ms"),
+    )  # fmt: skip
 
 
 def _longest(facts: list[Fact], name: str) -> float | None:
@@ -256,7 +306,7 @@ def _mismatch(
     differs = next((n for n, x, y in zip(names, a, b, strict=True) if x != y), "op")
     fields: dict[str, Value] = {
         "seq": seq, "differs": differs, "a": _signature(a), "a_ranks": fold_ranks(a_ranks), "b": _signature(b),
-        "b_ranks": fold_ranks(b_ranks),
+        "b_ranks": fold_ranks(b_ranks), "what": _what("collective", seq, group),
     }  # fmt: skip
     if group is not None:
         fields["group"] = group
@@ -280,6 +330,7 @@ def _checked_mismatches(base: FactBase) -> Iterator[Fact]:
         fields: dict[str, Value] = {
             "seq": f.get("seq", 0), "differs": str(f["differs"]), "a": a, "b": b,
             "a_ranks": "" if rank is None else str(rank), "b_ranks": "" if other is None else str(other),
+            "what": _what("collective", seq if isinstance(seq := f.get("seq"), int) else None, None),
         }  # fmt: skip
         yield Fact("", "signature_mismatch", fields, o.evidence)
 
