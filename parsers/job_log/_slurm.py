@@ -1,0 +1,222 @@
+"""Slurm 20.x to 25.x: slurmstepd and srun messages, `sacct` tables (pipes or columns), `scontrol show job`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from diagnose.model import Line
+from diagnose.parsing import parse_time
+
+from ._seen import SIGNALS, WORDS, Seen, exited, short
+
+GATES = (
+    "slurmstepd",
+    "srun: error",
+    "oom_kill",
+    "oom-kill",
+    "JobState=",
+    "JobID",
+    "exceeded memory limit",
+    "Node failure on",
+)
+
+_CANCELLED = re.compile(
+    r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON (?P<host>[\w.-]{1,64}) CANCELLED AT (?P<at>[\dT:-]{19})"
+    r"(?: DUE TO (?P<why>[A-Z ,]{3,80}))?"
+)
+_NOT_ENDING = re.compile(
+    r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) STEPD TERMINATED ON (?P<host>[\w.-]{1,64}) AT (?P<at>[\dT:-]{19})"
+)
+_TASKS = re.compile(
+    r"srun: error: (?P<hosts>\S{1,2000}): tasks? (?P<tasks>[\d,-]{1,2000}): "
+    r"(?:Exited with exit code (?P<code>\d{1,3})|(?P<word>[A-Z][A-Za-z ]{2,40}?)(?: \(core dumped\))?$)"
+)
+_OOM = re.compile(r"Detected \d{1,6} oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(?P<job>[\w.+]{1,40})")
+_MEMORY = re.compile(
+    r"(?:Job|Step|StepId=)\s?(?P<job>[\d.]{1,30}) exceeded memory limit|Exceeded (?:job|step) memory limit"
+)
+_NODE = re.compile(r"Node failure on (?P<host>[\w.\[\],-]{1,400})")
+_WHY = (
+    ("TIME LIMIT", "time_limit"),
+    ("PREEMPTION", "preempted"),
+    ("NODE FAILURE", "node_fail"),
+)
+_SCONTROL = re.compile(r"(?P<key>[A-Z][A-Za-z:/]{1,40})=(?P<value>\S{0,400})")
+_STATES: dict[str, tuple[str | None, str | None]] = {  # state: (event, reason of the process)
+    "FAILED": (None, "error"),
+    "OUT_OF_MEMORY": ("oom", "oom"),
+    "OUT_OF_ME+": ("oom", "oom"),
+    "NODE_FAIL": ("node_fail", "node_fail"),
+    "TIMEOUT": ("time_limit", "time_limit"),
+    "DEADLINE": ("time_limit", "time_limit"),
+    "PREEMPTED": ("preempted", "preempted"),
+    "CANCELLED": ("cancelled", "cancelled"),
+    "CANCELLED+": ("cancelled", "cancelled"),
+    "BOOT_FAIL": ("node_fail", "node_fail"),
+}
+_FINE = ("COMPLETED", "RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "REQUEUED", "SUSPENDED", "RESIZING")
+_RULE = re.compile(r"\s*-{3,}(?:\s+-{3,})*\s*$")
+
+
+class Slurm:
+    """Reads line by line; remembers the header of a table and the job of a `scontrol` block."""
+
+    def __init__(self) -> None:
+        self.judged = False
+        """A job's or step's state was told, good or bad."""
+        self.tasks_of: dict[str, set[int]] = {}
+        self._columns: list[str] = []
+        self._widths: list[tuple[int, int]] = []
+        self._job: str | None = None
+        self._state: tuple[str, Line] | None = None
+        self._told: set[tuple[str, str, str]] = set()
+
+    def feed(self, line: Line, text: str) -> Iterator[Seen]:
+        """What this line says."""
+        if "*** " in text:
+            yield from self._cancelled(line, text)
+        elif "srun: error: " in text:
+            yield from self._srun(line, text)
+        elif "oom" in text or "memory limit" in text:
+            yield from self._memory(line, text)
+        elif self._columns or "JobID" in text:
+            yield from self._table(line, text)
+        if "=" in text and ("JobId=" in text or "JobState=" in text or self._state is not None):
+            yield from self._scontrol(line, text)
+
+    def _cancelled(self, line: Line, text: str) -> Iterator[Seen]:
+        m = _CANCELLED.search(text) or _NOT_ENDING.search(text)
+        if m is None:
+            return
+        why = m.groupdict().get("why") or ""
+        event = next((event for literal, event in _WHY if literal in why), "cancelled")
+        at, _ = parse_time(m["at"])
+        fields = {"event": event, "job": m["job"], "text": short(text)}
+        self.judged = True
+        yield Seen("job_event", fields, [line], m["host"], at=at, key=(event, m["job"], m["host"]))
+
+    def _srun(self, line: Line, text: str) -> Iterator[Seen]:
+        node = _NODE.search(text)
+        if node:
+            fields = {"event": "node_fail", "text": short(text)}
+            self.judged = True
+            yield Seen("job_event", fields, [line], _one_host(node["host"]), key=("node_fail", node["host"]))
+            return
+        m = _TASKS.search(text.rstrip())
+        if m is None:
+            return
+        word = (m["word"] or "").strip()
+        code = int(m["code"]) if m["code"] else None
+        fields = exited(code, WORDS.get(word))
+        if word in ("Out Of Memory", "OOM Killed"):
+            fields["reason"] = "oom"
+        if "reason" not in fields:
+            return
+        self.judged = True
+        fields |= {"reporter": "slurm", "text": short(text)}
+        host = _one_host(m["hosts"])
+        tasks = tuple(_numbers(m["tasks"]))
+        if host:
+            self.tasks_of.setdefault(host, set()).update(tasks)
+        yield Seen("process_exit", fields, [line], host, tasks, key=("srun", code, word))
+
+    def _memory(self, line: Line, text: str) -> Iterator[Seen]:
+        m = _OOM.search(text) or _MEMORY.search(text)
+        if m:
+            job = m["job"]
+            self.judged = True
+            fields = {"event": "oom", "text": short(text)} | ({"job": job.rstrip(".")} if job else {})
+            yield Seen("job_event", fields, [line], key=("oom", job))
+
+    # --- sacct ------------------------------------------------------------------------------------------
+
+    def _table(self, line: Line, text: str) -> Iterator[Seen]:
+        if "JobID" in text and ("State" in text or "ExitCode" in text):
+            self._columns = [
+                c.strip().rstrip("|") for c in text.strip().rstrip("|").split("|" if "|" in text else None)
+            ]
+            self._widths = [] if "|" in text else [(m.start(), m.end()) for m in re.finditer(r"\S+", text)]
+            return
+        if _RULE.match(text):
+            self._widths = [(m.start(), m.end()) for m in re.finditer(r"-+", text)]
+            return
+        if not text.strip():
+            self._columns = []
+            return
+        row = self._row(text)
+        job, state = row.get("JobID") or row.get("JobIDRaw") or "", row.get("State") or ""
+        if not re.match(r"\d{1,12}", job):
+            self._columns = []
+            return
+        yield from self._ended(line, job, state, row.get("ExitCode") or "", row.get("NodeList"))
+
+    def _row(self, text: str) -> dict[str, str]:
+        if self._widths and "|" not in text:
+            cells = [text[start:end].strip() for start, end in self._widths]
+        else:
+            cells = [cell.strip() for cell in text.strip().rstrip("|").split("|")]
+        return dict(zip(self._columns, cells, strict=False))
+
+    def _ended(self, line: Line, job: str, state: str, exit_code: str, nodes: str | None) -> Iterator[Seen]:
+        word = state.split(" ", 1)[0].upper()
+        if word in _FINE:
+            self.judged = True
+            return
+        event, reason = _STATES.get(word, (None, None))
+        if reason is None or job.endswith(".extern"):
+            return
+        self.judged = True
+        base = job.split(".", 1)[0]
+        if (base, word, exit_code) in self._told:  # the batch step repeats its job
+            return
+        self._told.add((base, word, exit_code))
+        host = _one_host(nodes) if nodes else None
+        text = short(f"job {job} {state} {exit_code}")
+        if event:
+            yield Seen(
+                "job_event", {"event": event, "job": base, "text": text}, [line], host, key=(event, base, "state")
+            )
+        code, _, signal = exit_code.partition(":")
+        if event == "cancelled" or not code.isdigit():
+            return
+        number = int(signal) if signal.isdigit() else 0
+        fields = exited(int(code) if int(code) or not number else None, SIGNALS.get(number) if number else None)
+        if reason != "error" or "reason" not in fields:
+            fields["reason"] = reason
+        fields |= {"reporter": "slurm", "text": text}
+        yield Seen("process_exit", fields, [line], host, key=("sacct", base, word, exit_code))
+
+    # --- scontrol show job ----------------------------------------------------------------------------------
+
+    def _scontrol(self, line: Line, text: str) -> Iterator[Seen]:
+        pairs = {m["key"]: m["value"] for m in _SCONTROL.finditer(text)}
+        if "JobId" in pairs:
+            self._job, self._state = pairs["JobId"], None
+        if "JobState" in pairs:
+            self._state = (pairs["JobState"], line)
+        if self._state is not None and "ExitCode" in pairs:
+            state, where = self._state
+            self._state = None
+            for seen in self._ended(line, self._job or "0", state, pairs["ExitCode"], None):
+                seen.lines = [where] if where.number == line.number else [where, line]
+                yield seen
+
+
+def _one_host(text: str) -> str | None:
+    """The host, when the text names exactly one."""
+    return text if re.fullmatch(r"[A-Za-z][\w.-]{0,63}", text) and text not in ("None", "Unknown") else None
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """`0-3,7` as numbers, at most 16,384 of them."""
+    left = 16_384
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            continue
+        for number in range(int(first), min(int(last or first), int(first) + left) + 1):
+            left -= 1
+            if left < 0:
+                return
+            yield number
