@@ -31,38 +31,34 @@ Form = Literal["title", "head", "text", "item", "sub", "command"]
 
 
 class Block(NamedTuple):
-    """One piece of a page."""
+    """One piece of a page; `code` stands before its text and is set as code."""
 
     form: Form
     text: str
+    code: str = ""
 
 
 def markdown(rule: Rule, vocabulary: Vocabulary, lang: str = "en") -> str:
     """The page as Markdown."""
     lines: list[str] = []
     last: Form = "title"
-    for form, text in blocks(rule, vocabulary, Words(lang)):
+    for form, said, code in blocks(rule, vocabulary, Words(lang)):
         tight = form in ("item", "sub") and last in ("item", "sub")
         lines += [] if tight or not lines else [""]
-        lines.append(_MARKDOWN[form](text))
+        shown = ": ".join(filter(None, [mark.code(code), mark.prose(said)]))
+        lines.append(mark.fenced(said, "sh", 2) if form == "command" else _LEADS[form] + shown)
         last = form
     return "\n".join(lines) + "\n"
 
 
-_MARKDOWN = {
-    "title": lambda text: f"# {mark.prose(text)}",
-    "head": lambda text: f"## {mark.prose(text)}",
-    "text": mark.prose,
-    "item": lambda text: f"- {mark.prose(text)}",
-    "sub": lambda text: f"    - {mark.prose(text)}",
-    "command": lambda text: mark.fenced(text, "sh", 2),
-}
+_LEADS: dict[Form, str] = {"title": "# ", "head": "## ", "text": "", "item": "- ", "sub": "    - "}
 
 
 def text(rule: Rule, vocabulary: Vocabulary, lang: str = "en", width: int = 100) -> str:
     """The page for a terminal."""
     lines: list[str] = []
-    for form, said in blocks(rule, vocabulary, Words(lang)):
+    for form, said, code in blocks(rule, vocabulary, Words(lang)):
+        said = ": ".join(filter(None, [code, said]))
         if form == "command":
             lines += [f"       $ {line}" for line in safe_lines(said)]
         elif form in ("item", "sub"):
@@ -78,8 +74,8 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     texts = rule.texts.get(words.lang) or rule.texts["en"]
     yield Block("title", texts.title)
     severities = list(dict.fromkeys(words.severity(choice.severity) for choice in rule.severity))
-    status = [rule.id, " / ".join(severities), words[rule.confidence], f"{words['page_status']} {rule.status}"]
-    yield Block("text", " · ".join(status))
+    status = [" / ".join(severities), words[rule.confidence], f"{words['page_status']} {rule.status}"]
+    yield Block("text", " · ".join(status), rule.id)
     yield Block("text", texts.says)
     yield Block("head", words["page_evidence"])
     yield from _patterns(rule.when, vocabulary, commands=True)
@@ -98,7 +94,7 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     if rule.look_alikes:
         yield Block("head", words["look_alikes"])
         for other in rule.look_alikes:
-            yield Block("item", " ".join(filter(None, [f"{other.id}{words.colon()}{other.question}", other.text])))
+            yield Block("item", " ".join(filter(None, [other.question, other.text])), other.id)
             yield from _command(other.command)
     if rule.thresholds:
         yield Block("head", words["thresholds"])
@@ -109,7 +105,7 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     if rule.explains:
         yield Block("head", words["page_explained"])
         for explained in rule.explains:
-            yield Block("item", f"{explained.id} ({explained.scope})")
+            yield Block("item", f"({explained.scope})", explained.id)
     if rule.examples:
         yield Block("head", words["page_examples"])
         for example in rule.examples:
@@ -140,9 +136,8 @@ def _patterns(patterns: Iterable[Pattern], vocabulary: Vocabulary, *, commands: 
     for pattern in patterns:
         kind = vocabulary.kinds.get(pattern.kind)
         condition = describe(pattern.where)
-        where = f" where {condition}" if condition else ""
-        meaning = f": {kind.description}" if kind else ""
-        yield Block("item", f"{pattern.kind}{where}{meaning}")
+        asks = f"{pattern.kind} where {condition}" if condition else pattern.kind
+        yield Block("item", kind.description if kind else "", asks)
         topic = vocabulary.topics.get(kind.topic) if kind else None
         if commands and topic and topic.name not in asked and topic.collect:
             asked.add(topic.name)

@@ -46,8 +46,11 @@ def test_contract_keys():
     assert {"name", "version", "engine", "rules", "thresholds_in_force"} <= set(found["tool"])
     root = found["findings"][0]
     assert root["evidence"][0] == {
-        "source": "run/node-b/ibstat.txt", "lines": [31, 32], "text": "  State: Down\n  Physical state: Polling", "spans": [[2, 13]],
-    }  # fmt: skip
+        "source": "run/node-b/ibstat.txt",
+        "lines": [31, 32],
+        "text": "  State: Down\n  Physical state: Polling",
+        "spans": [[2, 13]],
+    }
     assert root["remediation"][1]["effect"] == "read-only"
     assert found["problems"][1] == {"source": None, "lines": None, "text": SAMPLE.problems[1].text}
     assert found["tables"]["topology"] is None
