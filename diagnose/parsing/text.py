@@ -1,0 +1,70 @@
+"""Clean text, JSON log records, evidence of lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from diagnose.model import MAX_EXCERPT, Evidence, Line, Record, Source
+from diagnose.parsing.values import parse_time
+
+MAX_LINE = 32_768
+"""Longer lines are cut: no known tool prints a meaningful one."""
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI … final
+    r"|\x1b[\]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC … string terminator
+    r"|\x1b[ -/]*[0-~]"  # other escapes
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """Text without terminal escapes, control characters and direction marks; tabs stay. Linear time."""
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPES.sub("", text)
+    if not text.isprintable():
+        text = _CONTROLS.sub("", text)
+    return text
+
+
+_MESSAGE_KEYS = ("log", "line", "message", "MESSAGE", "msg")
+_TIME_KEYS = ("time", "timestamp", "@timestamp", "ts", "__REALTIME_TIMESTAMP", "labels", "stream")
+
+
+def unwrap_json(text: str) -> str:
+    """A JSON log record (`{"log": …, "stream": …, "time": …}`; docker, Loki, journal) as `time stream F text`.
+
+    That is the line as containerd would have written it, for `unprefix` to read. Any other text comes back as it is.
+    """
+    if not text.startswith("{"):
+        return text
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(record, dict) or not any(key in record for key in _TIME_KEYS):
+        return text
+    message = next((record[key] for key in _MESSAGE_KEYS if isinstance(record.get(key), str)), None)
+    if message is None:
+        return text
+    message = clean(message.rstrip("\r\n").replace("\n", " ").replace("\r", " "))
+    stamp = next((record[key] for key in _TIME_KEYS[:4] if isinstance(record.get(key), str)), None)
+    if stamp is None or parse_time(stamp)[0] is None:
+        return message
+    stream = "stderr" if record.get("stream") == "stderr" else "stdout"
+    return f"{stamp} {stream} F {message}"
+
+
+def evidence(source: Source, *lines: Line, spans: Sequence[tuple[int, int]] = ()) -> Evidence:
+    """Evidence of consecutive lines; `spans` are columns of the first one."""
+    first, last = lines[0], lines[-1]
+    text = "\n".join(line.text.rstrip() for line in lines)[:MAX_EXCERPT]
+    return Evidence(source.path, first.number, last.number, text, tuple(spans))
+
+
+def problem(source: Source, text: str, *lines: Line) -> Record:
+    """A `parse_problem` record for lines of a known format that cannot be read."""
+    return Record("parse_problem", {"text": text}, (evidence(source, *lines),), host=source.host)
