@@ -22,7 +22,7 @@ def call(*command):
 
 def setup():
     """Create the virtual environment with the locked dependencies; nothing happens when it is up to date."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - an old python3 must get this sentence
         sys.exit("diagnose needs Python 3.11 or newer; this is " + sys.version.split()[0])
     lock = TOP / "requirements-dev.lock"
     stamp = VENV / ".lock-installed"

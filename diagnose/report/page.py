@@ -5,30 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 
 from jinja2 import BaseLoader, Environment, FunctionLoader, StrictUndefined
 
 from diagnose.model import Diagnosis
 from diagnose.report import mark
 from diagnose.report.safe import safe, safe_lines
-from diagnose.report.view import View, first_lines, job_line, listed, subjects, view
+from diagnose.report.tables import grids, progress
+from diagnose.report.view import View, first_lines, job_line, subjects, view
 from diagnose.report.words import Words
-
-_ROWS, _COLUMNS, _CELL = 200, 16, 200
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table of the diagnosis made flat: `hidden` rows are left out."""
-
-    name: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    hidden: int
 
 
 def markdown(diagnosis: Diagnosis, *, lang: str = "en") -> str:
@@ -58,6 +46,7 @@ def _context(diagnosis: Diagnosis, lang: str) -> dict[str, Any]:
         "tally": tally(v, words),
         "made_by": made_by(diagnosis.tool),
         "grids": grids(diagnosis.tables),
+        "progress": progress(diagnosis.tables),
         "subjects": subjects,
     }
 
@@ -79,26 +68,6 @@ def made_by(tool: Mapping[str, Any]) -> str:
     if isinstance(rules, Mapping):
         parts.append(f"{rules.get('count', 0)} rules ({str(rules.get('digest', ''))[:12]})")
     return ", ".join(part for part in parts if part)
-
-
-def grids(tables: Mapping[str, Any]) -> list[Grid]:
-    """Those tables that are lists of rows, and mappings of rows by name."""
-    found = [_grid(name, tables[name]) for name in sorted(tables)]
-    return [grid for grid in found if grid and grid.rows]
-
-
-def _grid(name: str, table: Any) -> Grid | None:
-    if isinstance(table, Mapping):
-        by_name = cast(Mapping[str, Any], table)
-        rows = [{"": key, **(value if isinstance(value, Mapping) else {"=": value})} for key, value in by_name.items()]
-    elif isinstance(table, list | tuple):
-        items = cast(list[Any], table)
-        rows = [dict(cast(Mapping[str, Any], r)) if isinstance(r, Mapping) else {"=": r} for r in items]
-    else:
-        return None
-    columns = tuple(sorted({key for row in rows[:_ROWS] for key in row}))[:_COLUMNS]
-    cells = tuple(tuple(safe(listed(row.get(c)), _CELL) for c in columns) for row in rows[:_ROWS])
-    return Grid(name.replace("_", " "), columns, cells, max(0, len(rows) - _ROWS))
 
 
 def _single_blanks(text: str) -> str:

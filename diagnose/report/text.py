@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from diagnose.model import Diagnosis, Finding, Step
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
+from diagnose.report.tables import progress
 from diagnose.report.view import (
     Group,
     Open,
@@ -29,6 +30,7 @@ WIDTH = 100
 _MIN_WIDTH = 40
 _HEADLINE = 400
 _QUOTES, _QUOTE_LINES, _ROWS = 4, 6, 4
+_GROUPS, _STATES = 6, 8
 _SAME, _CONSEQUENCES, _QUESTIONS, _NAMES, _SOURCES = 8, 8, 3, 12, 20
 
 _STYLES = {
@@ -137,6 +139,7 @@ class _Writer:
         lines: list[str] = []
         for number, group in enumerate(v.groups, 1):
             lines += ["", *self._group(number, group)]
+        lines += self._section("progress", self._progress())
         lines += self._section("context", [line for f in v.context for line in self._short(f, evidence=True)])
         lines += self._section("acknowledged", [line for f in v.acknowledged for line in self._acknowledged(f)])
         lines += self._section("not_judged", self._not_judged())
@@ -145,6 +148,17 @@ class _Writer:
         unread = [f"{s.path}: {'; '.join([words[s.status], *s.notes])}" for s in v.unread]
         partial = [f"{s.path}: {'; '.join([words[s.status], *s.notes])}" for s in v.read if s.status == "partial"]
         return [*lines, *self._section("unread", self._listed([*unread, *partial]))]
+
+    def _progress(self) -> list[str]:
+        lines: list[str] = []
+        for grid in progress(self.v.diagnosis.tables)[: None if self.verbose else _GROUPS]:
+            lines += self._wrapped(safe(grid.name), "  ", 2)
+            shown = len(grid.rows) if self.verbose else _STATES
+            for row in grid.rows[:shown]:
+                lines += self._wrapped(safe(" · ".join(filter(None, row))), "     ", 2)
+            hidden = len(grid.rows) - shown + grid.hidden
+            lines += ["     " + self.words.say("more", n=hidden)] if hidden > 0 else []
+        return lines
 
     def _section(self, title: str, body: list[str]) -> list[str]:
         return ["", _styled("bold", self.words[title]), *body] if body else []

@@ -108,7 +108,32 @@ TOOL: dict[str, Any] = {
 }
 
 TABLES: dict[str, Any] = {
-    "progress": [{"group": "0", "seq": 4711, "ranks": "0-36,38-63"}, {"group": "0", "seq": 4710, "ranks": "37"}]
+    "progress": {
+        "groups": [
+            {
+                "group": "0",
+                "op": "ALLREDUCE",
+                "seqs": [4711],
+                "rows": [
+                    {"ranks": "37", "host": "node-b", "states": ["absent"], "note": "never entered it", "odd": True},
+                    {
+                        "ranks": "0-36,38-63",
+                        "host": "8 hosts",
+                        "states": ["waiting"],
+                        "note": "waits in it",
+                        "odd": False,
+                    },
+                ],
+            }
+        ]
+    },
+    "topology": {
+        "hosts": [{"host": "node-b", "columns": ["GPU0", "NIC0"], "rows": [{"name": "GPU0", "cells": ["X", "PIX"]}]}]
+    },
+    "timeline": {
+        "rows": [{"at": 1763089965.0, "host": "node-b", "kind": "link_event", "text": "link down"}],
+        "rows_dropped": 3,
+    },
 }
 
 SAMPLE = Diagnosis(
@@ -135,10 +160,11 @@ def hostile() -> Diagnosis:
         next_evidence=(NextEvidence(text, text),), look_alikes=(LookAlike(text, text, text, text),),
         references=(text, "javascript:alert(1)", "https://docs.example.org/x\"><script>alert(1)</script>"),
     )  # fmt: skip
+    tables = {"progress": {"groups": [{"group": text, "rows": [{text: text}]}]}, "counters": [{text: text}]}
     return Diagnosis(
         (finding, replace(finding, id="stall/missing-rank", role="consequence", explained_by=("fabric/port-down",))),
         (Unknown(text, text, text),),
         (replace(SOURCES[0], path=text, host=text, notes=(text,)), replace(SOURCES[2], path=text, notes=(text,))),
         (Problem(text, "s1", 1, 2), Problem(text)),
-        {"versions": {text: text}}, {"progress": [{text: text}]}, {**TOOL, "engine": text}, "00",
+        {"versions": {text: text}}, tables, {**TOOL, "engine": text}, "00",
     )  # fmt: skip

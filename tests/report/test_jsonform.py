@@ -53,7 +53,7 @@ def test_contract_keys():
     }
     assert root["remediation"][1]["effect"] == "read-only"
     assert found["problems"][1] == {"source": None, "lines": None, "text": SAMPLE.problems[1].text}
-    assert found["tables"]["topology"] is None
+    assert found["tables"]["counters"] is None
 
 
 @pytest.mark.parametrize("name", ["all", "r3", "3,", "0..7", "", "1-", "٣"])

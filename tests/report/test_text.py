@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagnose.model import Diagnosis, Evidence, Step, Subject
+from diagnose.report import page
 from diagnose.report.jsonform import from_json, to_json
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
 from diagnose.report.text import render
+from diagnose.report.words import LANGUAGES
 from tests.report.sample import CONSEQUENCE, MINOR, QUIET, ROOT, SAMPLE, UNKNOWNS, UNSOLVED, hostile
 
 
@@ -130,6 +132,31 @@ def test_not_judged_is_folded_by_command():
     assert part.count("$ ethtool -S IFACE") == 1 and "Do pauses spread?" in part
 
 
+def test_who_stands_where():
+    text = render(SAMPLE)
+    part = text[text.index("Who stands where") : text.index("Context")]
+    assert "37 · absent · never entered it · node-b" in part and "0-36,38-63 · waiting" in part
+
+
+def test_tables_of_any_shape():
+    for table in (
+        None,
+        3,
+        "x",
+        [],
+        {},
+        [1, 2],
+        {"a": 1},
+        {"groups": 3},
+        {"groups": [1]},
+        {"hosts": [{}]},
+        {"rows": [[1]]},
+    ):
+        render(replace(SAMPLE, tables={"progress": table, "topology": table}), verbose=True)
+        page.html(replace(SAMPLE, tables={"progress": table, "topology": table}))
+        page.markdown(replace(SAMPLE, tables={"progress": table, "topology": table}))
+
+
 def test_problems_and_unread_sources_are_named():
     text = render(SAMPLE)
     assert "run/node-c/dmesg.txt:76-77: lines are cut in the middle" in text
@@ -195,3 +222,10 @@ def test_cut_and_wrap():
     assert wrap("aa bb cc", 7, lines=1) == ["aa bb …"] and wrap("aa bb cc", 5, lines=1) == ["aa b…"]
     assert wrap("/a/very/long/path x", 5) == ["/a/very/long/path", "x"]
     assert wrap("中文中文中文", 6) == ["中文中", "文中文"]
+
+
+def test_both_languages_have_the_same_words():
+    assert set(LANGUAGES["en"]) == set(LANGUAGES["zh"])
+    blanks = re.compile(r"\{\w+\}")
+    for key, text in LANGUAGES["en"].items():
+        assert sorted(blanks.findall(text)) == sorted(blanks.findall(LANGUAGES["zh"][key]))
