@@ -227,7 +227,7 @@ def _parse(
         parser = by_kind[kind]
         try:
             if hasattr(parser, "scan"):
-                produced = parser.scan(bundle.read_blocks(source), source)
+                produced = parser.scan(parsing.rejoined(bundle.read_blocks(source)), source)
             else:
                 produced = parser.parse(bundle.read_lines(source), source)
             with parsing.assumed_zone(tz):
