@@ -140,7 +140,7 @@ def progress_table() -> dict[str, object]:
                 "rows": [
                     {"ranks": "0-135", "host": "", "states": [*done, "waiting"], "note": "in #418", "odd": False},
                     {"ranks": "136", "host": "node017", "states": [*done, "waiting"], "note": "in #418"},
-                    {"ranks": "137", "host": "node017", "states": [*done, "absent"], "note": "never entered", "odd": True},
+                    {"ranks": "137", "host": "node017", "states": [*done, "absent"], "note": "not in", "odd": True},
                     {"ranks": "138-255", "host": "", "states": [*done, "waiting"], "note": "in #418"},
                 ],
             }

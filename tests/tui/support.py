@@ -24,10 +24,9 @@ async def settle(pilot: Pilot[int]) -> None:
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
-    """Press keys one after the other, each settled."""
-    for key in keys:
-        await pilot.press(key)
-        await settle(pilot)
+    """Press keys one after the other, then wait until all is drawn."""
+    await pilot.press(*keys)
+    await settle(pilot)
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ class FindingsList(LineView):
         return [(mark, "key"), *pieces]
 
     def item_count(self) -> int:
-        return len(self.items)
+        return len(self._spans)
 
     def item_rows(self, item: int) -> tuple[int, int]:
         return self._spans[item]

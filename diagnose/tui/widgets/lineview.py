@@ -19,6 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..keys import bindings
+from ..plain import printable
 from ..theme import TOKEN_CSS, TOKENS
 
 Piece = tuple[str, str]
@@ -142,7 +143,7 @@ LineView:focus { scrollbar-color: $primary; }
         width = self.view_size.width
         pieces = self.view_row(y)
         at_cursor = self._is_cursor_row(y + self.scroll_offset.y)
-        strip = Strip([Segment(text, self.style_of(token, at_cursor)) for text, token in pieces if text])
+        strip = Strip([Segment(printable(text), self.style_of(token, at_cursor)) for text, token in pieces if text])
         return strip.crop_extend(left, left + width, self.style_of("text", at_cursor))
 
     def view_row(self, y: int) -> Row:
@@ -182,7 +183,7 @@ LineView:focus { scrollbar-color: $primary; }
 
     def jump(self, y: float, x: float | None = None) -> None:
         """Scroll at once."""
-        self.scroll_to(x=x, y=y, animate=False, immediate=True)
+        self.scroll_to(x=x, y=y, animate=False, immediate=True, force=True)
 
     def action_down(self, step: int) -> None:
         if self.item_count():
