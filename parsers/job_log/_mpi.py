@@ -81,7 +81,8 @@ class Mpi:
         assert self._open is not None
         kind, head, lines = self._open
         both = lines if lines[-1].number == line.number else [*lines, line]
-        rank = int(head["rank"]) if head.get("rank") else None
+        said_rank = head.get("rank")
+        rank = int(said_rank) if said_rank else None
         if kind == "lost":
             m = _REMOTE.search(text)
             if m:

@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from diagnose.model import Digest, Evidence, Record, Scalar, Source
-from diagnose.parsing import problem, unprefix
+from diagnose.model import Digest, Evidence, Record, Scalar, Source, fold_ranks
+from diagnose.parsing import parse_time, problem, unprefix
 
+from ._exits import Exits
 from ._head import Segment, Speaker, Years, group_of, rank_of, segments
 from ._messages import continues, messages
 from ._settings import backends, settings
-from ._torchrun import Exit, called_process, death_signal, report, short_line
+from ._timeouts import Timeouts
+from ._torchrun import called_process, death_signal
 from ._traceback import HEADER, Raised, bare, cause_of, follow, read_trace
 from ._watchdog import DESYNC_GATES, desync, event, squeeze, status, work
 from ._window import Window
 
 _MAX_WRAPPED = 12
 _WRAP_COLUMNS = 60
-_MAX_LINKS = 50_000
 _MAX_TEXT = 300
 _MAX_SHOWN = 12
 _MAX_DESYNC = 200
 _MANY_RETRIES = 20
 
+_PYTHON = re.compile(r"Command .{0,4}\[?[\"'][^\"']{0,300}python")
+_DATED = re.compile(r"\W{0,2}(20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d)")
+_MAX_UNDATED = 5_000
+
 _RESTATED = ("terminated with exception", "what():")
-
-
-@dataclass(slots=True)
-class Timeout:
-    """A watchdog record while its process group is still being looked for."""
-
-    fields: dict[str, Any]
-    evidence: Evidence
-    rank: int | None
-    speaker: Speaker
-    count: int = 0
-    last_at: float | None = None
-    groups: set[str] = field(default_factory=set[str])
 
 
 class Collector:
@@ -51,17 +43,18 @@ class Collector:
         self.years = Years(time.gmtime(source.taken_at).tm_year if source.taken_at else None)
         self.done: set[int] = set()
         self.spoke = False
-        self._timeouts: dict[tuple[Any, ...], Timeout] = {}
-        self._groups: dict[tuple[int, int], set[str]] = {}
-        self._exits: dict[tuple[Any, ...], tuple[Exit, Evidence, Speaker]] = {}
+        self._timeouts = Timeouts()
+        self._exits = Exits()
         self._torn: dict[tuple[int | None, str | None], tuple[Evidence, Speaker]] = {}
         self._ranks_with_exception: set[int | None] = set()
-        self._report_ranks: dict[int, int] = {}
         self._retries: dict[str, int] = {}
 
     def read(self, window: Window) -> None:
         """Take in the gated lines of a window."""
         self.done = {n for n in self.done if n >= window.first}
+        if self.years.year is None:
+            dated = next((m for line in window.lines[:_MAX_UNDATED] if (m := _DATED.match(line))), None)
+            self.years.see(parse_time(dated.group(1))[0] if dated else None)
         for index in window.hits:
             if window.first + index in self.done:
                 continue
@@ -81,10 +74,15 @@ class Collector:
             self.spoke = True
             self._watchdog(window, index, segment)
             self._settings(window, index, segment)
-            if "NCCL error" in text:
+            if "NCCL error" in text or "NCCL Error" in text:
                 self._message(window, index, segment)
-        elif "exitcode" in text or "Root Cause (first" in text or text.startswith("Failures:"):
-            self._launcher(window, index, segment)
+            elif "terminated with exception: CUDA error" in text:
+                fields = {"type": "CUDAError", "text": text.partition("exception: ")[2].strip()[:_MAX_TEXT]}
+                self.add("torch_error", fields, window.evidence(index), segment.speaker, rank_of(text, segment.speaker))
+        elif "exitcode" in text or "Root Cause" in text or "Failures:" in text:
+            self._use(window, self._exits.launcher(window, index, segment))
+        elif "Fatal Python error: " in text:
+            self._exits.fatal(window, index, segment)
         elif "death signal" in text or "got signal: " in text:
             self._signal(window, index, segment)
         else:
@@ -111,24 +109,9 @@ class Collector:
 
     def finish(self) -> Digest:
         """The digest, with the watchdog records of the log joined to their process groups."""
-        for (kind, *key), timeout in ((("torch_timeout", *k), t) for k, t in self._timeouts.items()):
-            seq = timeout.fields.get("seq")
-            groups = timeout.groups
-            if not groups and seq is not None and timeout.rank is not None:
-                groups = self._groups.get((timeout.rank, seq), set())
-            if len(groups) == 1:
-                timeout.fields["group"] = next(iter(groups))
-            record = Record(
-                str(kind), timeout.fields, (timeout.evidence,), timeout.speaker.at, timeout.speaker.host,
-                timeout.rank, max(1, timeout.count), timeout.last_at,
-            )  # fmt: skip
-            self.digest.add((kind, *key), record)
-        for key, (found, evidence, speaker) in self._exits.items():
-            at = found.at if found.at is not None else speaker.at
-            record = Record(
-                "process_exit", _known(found.fields), (evidence,), at, found.host or speaker.host, found.rank
-            )
-            self.digest.add(("process_exit", *key), record)
+        for registry in (self._timeouts, self._exits):
+            for key, record in registry.records():
+                self.digest.add((record.kind, *key), record)
         for (rank, host), (evidence, speaker) in self._torn.items():
             if rank not in self._ranks_with_exception:
                 fields = {"type": "unknown", "message": "the traceback is cut off", "cause": "other"}
@@ -144,7 +127,8 @@ class Collector:
         head, _, _ = segment.text.partition(HEADER)
         rank = rank_of("", segment.speaker)
         if "traceback" in head:
-            rank = self._report_ranks.get(window.first + index, rank)
+            reported = self._exits.rank_at(window.first + index)
+            rank = reported if reported is not None else rank
         trace = read_trace(window, index, segment)
         if trace is None or trace.harmless:
             if trace is not None:
@@ -163,12 +147,13 @@ class Collector:
         self, chain: list[Raised], evidence: Evidence, speaker: Speaker, rank: int | None, index: int
     ) -> None:
         final = chain[-1]
+        self._exits.worker(final.message, evidence, speaker, rank)
         name = final.type.rsplit(".", 1)[-1]
         whole = f"{final.type}: {final.message}"
         if name in ("ChildFailedError", "SystemExit"):
             return
-        if name == "CalledProcessError":
-            self._exit(called_process(whole, index), evidence, speaker)
+        if name == "CalledProcessError" and _PYTHON.search(final.message):
+            self._exits.add(called_process(whole, index), evidence, speaker)
             return
         if name == "SignalException":
             signal = death_signal(whole)
@@ -204,6 +189,8 @@ class Collector:
                 text, last = f"{text.rstrip()}\n{more.strip()}", following
             if last > index:
                 self.take(index + 1, last, window)
+        if text.startswith("terminate called"):
+            return
         evidence = window.evidence(index, last)
         rank = rank_of(text, segment.speaker)
         first, _, rest = text.partition("\n")
@@ -237,7 +224,10 @@ class Collector:
             rows.append((following, text))
         for at, text in rows:
             found, pending = desync(text, pending)
-            for state, ranks, seq, op in found:
+            for state, named, seq, op in found:
+                ranks = fold_ranks(int(n) for n in named.split(",") if n.strip())
+                if state == "timed_out" and rank is None:
+                    rank = int(named)
                 fields = {"state": state, "ranks": ranks, "seq": seq, "op": op}
                 self.add(
                     "torch_desync",
@@ -267,30 +257,6 @@ class Collector:
 
     # --- launcher ---------------------------------------------------------------------------------------
 
-    def _launcher(self, window: Window, index: int, segment: Segment) -> None:
-        short = short_line(segment.text, index)
-        if short is not None:
-            self._exit(short, window.evidence(index), segment.speaker)
-            return
-        exits, used = report(window, index, segment)
-        self._use(window, used)
-        for found in exits:
-            if found.rank is not None:
-                for line in range(found.first, found.last + 1):
-                    self._report_ranks[window.first + line] = found.rank
-            self._exit(found, window.evidence(found.first, found.last), segment.speaker)
-
-    def _exit(self, found: Exit | None, evidence: Evidence, speaker: Speaker) -> None:
-        if found is None:
-            return
-        seen = self._exits.get(found.process)
-        if seen is not None and (seen[0].rank is not None or found.rank is None):
-            if found.fields.get("first_failure"):
-                seen[0].fields["first_failure"] = True
-            return
-        if len(self._exits) < self.digest.max_tallies:
-            self._exits[found.process] = (found, evidence, speaker)
-
     def _signal(self, window: Window, index: int, segment: Segment) -> None:
         signal = death_signal(segment.text)
         if signal:
@@ -316,8 +282,7 @@ class Collector:
         found = status(squeezed)
         if found:
             self.add("torch_pg_status", {"group": group, **found}, evidence, speaker, rank)
-            if group is not None and rank is not None and "work_seq" in found and len(self._groups) < _MAX_LINKS:
-                self._groups.setdefault((rank, found["work_seq"]), set()).add(group)
+            self._timeouts.link(rank, found.get("work_seq"), group)
         happened = event(squeezed)
         if happened:
             fields = {"event": happened[0], "from_rank": happened[1], "text": " ".join(text.split())[:_MAX_TEXT]}
@@ -336,18 +301,7 @@ class Collector:
         if "timeout" not in squeezed and "elapsed_ms" not in fields:
             return
         restated = any(literal in text for literal in _RESTATED)
-        key = (rank, speaker.host, fields.get("seq"), fields["op"], fields.get("elapsed_ms"))
-        seen = self._timeouts.get(key)
-        if seen is None:
-            if len(self._timeouts) >= self.digest.max_tallies:
-                return
-            seen = self._timeouts[key] = Timeout(fields, evidence, rank, speaker)
-        else:
-            seen.last_at = speaker.at
-        if not restated:
-            seen.count += 1
-        if group is not None:
-            seen.groups.add(group)
+        self._timeouts.add(fields, evidence, rank, speaker, group, restated)
 
     def _cut(self, window: Window, index: int) -> None:
         record = problem(self.source, "watchdog record is cut off", window.line(index))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import calendar
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagnose.parsing import unprefix
+from diagnose.parsing import Prefix, parse_time, unprefix
 
 # Formats: torch 1.x-2.1 `[E ProcessGroupNCCL.cpp:828] `, 2.2-2.3 `[rank7]:[E ProcessGroupNCCL.cpp:577] `, since 2.4
 # `[rank0]:[E1118 20:32:23.955028747 ProcessGroupNCCL.cpp:629] ` (month and day, local time, no year), Python glog
@@ -32,7 +32,7 @@ _GROUP = re.compile(
 _GROUP_RANK = re.compile(r"\[Rank (\d{1,6})\]")
 _MPI = re.compile(r"\[\d{1,6},(\d{1,6})\]<std")
 _GLOBAL = re.compile(r"\[rank(\d{1,6})\]:")
-_TASK = re.compile(r"\s{0,6}(\d{1,5}): ")
+_TASK = re.compile(r"(?:^|[\s\]:])(\d{1,6}): $")
 _PLAIN_GROUPS = (None, "undefined", "")
 
 
@@ -67,39 +67,23 @@ class Years:
     def see(self, at: float | None) -> None:
         """A full time was read."""
         if at is not None:
-            date = _gmtime(at)
-            self.year, self.month = date
+            date = time.gmtime(at)
+            self.year, self.month = date.tm_year, date.tm_mon
 
     def at(self, day: str, clock: str) -> float | None:
-        """`1118`, `20:32:23.955` as epoch seconds (read as UTC); None while the year is unknown."""
+        """`1118`, `20:32:23.955` as epoch seconds; None while the year is unknown."""
         if self.year is None:
             return None
-        month, date = int(day[:-2]), int(day[-2:])
-        hour, minute = int(clock[:2]), int(clock[3:5])
-        second = float(clock[6:])
-        if not (1 <= month <= 12 and 1 <= date <= 31 and hour < 25 and minute < 60):
-            return None
-        year = self.year - (1 if self.month == 1 and month == 12 else 0) + (1 if self.month == 12 and month == 1 else 0)
-        return calendar.timegm((year, month, date, hour, minute, 0)) + second
-
-
-def _gmtime(at: float) -> tuple[int, int]:
-    days = int(at // 86400) + 719468  # civil-from-days: years start in March, so leap days come last
-    era = days // 146097
-    of_era = days - era * 146097
-    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * of_year + 2) // 153
-    month = month + 3 if month < 10 else month - 9
-    return year + era * 400 + (1 if month <= 2 else 0), month
+        month = int(day[:-2])
+        turn = {(1, 12): -1, (12, 1): 1}.get((self.month, month), 0)
+        return parse_time(f"{self.year + turn:04d}-{month:02d}-{day[-2:]}T{clock}")[0]
 
 
 def segments(text: str, years: Years) -> Iterator[Segment]:
     """The messages of one line with their speakers. A progress bar before a header is a message of its own."""
     prefix = unprefix(text)
     years.see(prefix.at)
-    outer = _outer(text[: prefix.offset], prefix.rank)
-    base = Speaker(outer.rank, outer.task, outer.local_rank, prefix.host, prefix.at)
+    base = _outer(text[: prefix.offset], prefix)
     heads = list(_headers(prefix.text, base, years))
     if not heads:
         yield Segment(prefix.text, base, True)
@@ -111,18 +95,19 @@ def segments(text: str, years: Years) -> Iterator[Segment]:
         yield Segment(prefix.text[end:following], speaker, n + 1 == len(heads), origin)
 
 
-def _outer(text: str, rank: int | None) -> Speaker:
-    """Ranks of the prefixes that `unprefix` took off: `[rank3]:` and MPI tags are global, `[default3]:` is local."""
-    if rank is None:
-        return Speaker()
-    local = re.search(r"\[default(\d{1,4})\]:", text)
-    local_rank = int(local.group(1)) if local else None
-    for pattern in (_GLOBAL, _MPI):
-        m = pattern.search(text)
-        if m:
-            return Speaker(int(m.group(1)), None, local_rank)
-    task = _TASK.match(text)
-    return Speaker(None, int(task.group(1)) if task and local is None else None, local_rank)
+def _outer(text: str, prefix: Prefix) -> Speaker:
+    """Ranks of the prefixes taken off: `[rank3]:` and mpirun tags are global, `[default3]:` is local, `3: ` is a task.
+
+    With torchrun between, the task is a node, so it says nothing beside a local rank.
+    """
+    rank = task = None
+    m = _GLOBAL.search(text) or _MPI.search(text)
+    if m:
+        rank = int(m.group(1))
+    elif prefix.rank is not None and prefix.local_rank is None:
+        m = _TASK.search(text)
+        task = int(m.group(1)) if m else None
+    return Speaker(rank, task, prefix.local_rank, prefix.host, prefix.at)
 
 
 def _headers(text: str, base: Speaker, years: Years) -> Iterator[tuple[int, int, Speaker, str]]:

@@ -198,7 +198,7 @@ def scope_of(host: str) -> str | None:
 # --- NCCL errors as torch raises them ------------------------------------------------------------------------
 
 _DIST_ERROR = re.compile(r"\b(Dist(?:Backend|Store|Network|Queue)?Error)\b")
-_NCCL_ERROR = re.compile(r"NCCL error(?: in)?:")
+_NCCL_ERROR = re.compile(r"NCCL [Ee]rror(?: in)?(?::| \d)")
 _VERSION = re.compile(r"NCCL version (\d{1,3}(?:\.\d{1,4}){1,2})")
 _RESULT = re.compile(r"\b(nccl(?:System|UnhandledCuda|Internal|Remote|InvalidArgument|InvalidUsage)\w{0,12})\b")
 
@@ -207,6 +207,8 @@ def backend_error(text: str) -> Iterator[Found]:
     """DistBackendError, DistStoreError, DistNetworkError, and the bare `NCCL error in:` of older versions."""
     named = _DIST_ERROR.search(text)
     if named is None and _NCCL_ERROR.search(text) is None:
+        if "gloo/transport/" in text:
+            yield "torch_error", {"type": "GlooError", "text": first_line(text)}, None
         return
     version, result = _VERSION.search(text), _RESULT.search(text)
     last = text.partition("Last error:")[2].strip()

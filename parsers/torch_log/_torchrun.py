@@ -15,7 +15,7 @@ from ._window import Window
 _FAILED = re.compile(
     r"failed \(exitcode: (?P<code>-?\d{1,5})\) local_rank: (?P<local>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)"
 )
-_KEY = re.compile(r"\s*(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: ?(?P<value>.*)$")
+_KEY = re.compile(r"\s*(?P<key>time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(?P<value>.*)$")
 _INDEX = re.compile(r"\s*\[\d{1,6}\]:\s*$")
 _RANK = re.compile(r"(\d{1,7}) \(local_rank: (\d{1,5})\)")
 _CODE = re.compile(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
@@ -31,6 +31,7 @@ SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
     11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM", 24: "SIGXCPU",
 }  # fmt: skip
+_MAX_KEYS = 6
 _CRASHES = ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV")
 
 
@@ -61,11 +62,6 @@ class Exit:
     host: str | None = None
     at: float | None = None
 
-    @property
-    def process(self) -> tuple[Any, ...]:
-        """What makes it the same process."""
-        return self.fields.get("pid"), self.fields.get("local_rank"), self.fields.get("exit_code")
-
 
 def short_line(text: str, index: int) -> Exit | None:
     """`failed (exitcode: 1) local_rank: 4 (pid: 4242) of binary: …`."""
@@ -95,6 +91,21 @@ def death_signal(text: str) -> str | None:
     return SIGNALS.get(int(word), f"signal {word}") if word.isdigit() else word
 
 
+def torn_report(window: Window, index: int) -> list[Exit]:
+    """The process of a report whose heading is missing: the `key : value` lines around the `exitcode` line `index`."""
+    start = last = index
+    while start > 0 and index - start < _MAX_KEYS and _KEY.match(window.segment(start - 1).text):
+        start -= 1
+    while last + 1 < len(window.lines) and last - index < _MAX_KEYS and _KEY.match(window.segment(last + 1).text):
+        last += 1
+    entry: dict[str, str] = {}
+    for line in range(start, last + 1):
+        m = _KEY.match(window.segment(line).text)
+        if m:
+            entry.setdefault(m["key"], m["value"].strip())
+    return _exit(entry, start, last, False)
+
+
 def report(window: Window, index: int, segment: Segment) -> tuple[list[Exit], list[int]]:
     """The processes of a failure report that starts on line `index` (`Failures:` or `Root Cause (first …):`).
 
@@ -102,17 +113,22 @@ def report(window: Window, index: int, segment: Segment) -> tuple[list[Exit], li
     """
     found: list[Exit] = []
     used = [index]
-    first_failure = "Root Cause" in segment.text
+    first_failure = "Root Cause (first" in segment.text
     entry: dict[str, str] = {}
     start = last = index
-    for following, text in follow(window, index, segment):
+    lead = (
+        segment.text.partition("Root Cause")[0]
+        if "Root Cause" in segment.text
+        else segment.text.partition("Failures:")[0]
+    )
+    for following, text in follow(window, index, segment, lead):
         stripped = text.strip()
-        if stripped.startswith("====") or (stripped and not _is_report_line(text, entry)):
+        if stripped.startswith(("====", "****")) or (stripped and not _is_report_line(text, entry)):
             break
         used.append(following)
-        if stripped.startswith("Root Cause (first"):
+        if stripped.startswith("Root Cause"):
             found += _exit(entry, start, last, first_failure)
-            entry, first_failure = {}, True
+            entry, first_failure = {}, "(first" in stripped
         elif _INDEX.match(text):
             found += _exit(entry, start, last, first_failure)
             entry, start = {}, following
@@ -129,7 +145,7 @@ def report(window: Window, index: int, segment: Segment) -> tuple[list[Exit], li
 
 def _is_report_line(text: str, entry: dict[str, str]) -> bool:
     stripped = text.strip()
-    if stripped.startswith(("----", "<NO_OTHER_FAILURES>", "Failures:", "Root Cause (first")):
+    if stripped.startswith(("----", "<NO_OTHER_FAILURES>", "Failures:", "Other Failures:", "Root Cause")):
         return True
     return bool(_INDEX.match(text) or _KEY.match(text)) or ("traceback" in entry and text.startswith("  "))
 
@@ -143,9 +159,9 @@ def _exit(entry: dict[str, str], start: int, last: int, first_failure: bool) -> 
         fields["local_rank"] = int(rank.group(2))
     if first_failure:
         fields["first_failure"] = True
-    text = entry.get("traceback", "")
+    text = entry.get("traceback") or entry.get("msg", "")
     error_file = entry.get("error_file", "<N/A>")
-    if text.startswith("To enable traceback"):
+    if text.startswith(("To enable traceback", "Traceback (most recent")):
         text = ""
     if error_file not in ("<N/A>", ""):
         text = f"{text} (error file {error_file})".strip()

@@ -26,6 +26,7 @@ _EXCEPTION = re.compile(
 _BARE = re.compile(
     r"(?P<type>(?:[a-z_]\w{0,80}\.){0,12}(?:[A-Z]\w{0,60}(?:Error|Exception|Interrupt)))(?::\s(?P<message>.*)|)$"
 )
+_TAG = re.compile(r"[\w.-]{1,80}(?::|\s{1,20}\|) ?$")
 _MAX_CONTINUED = 14
 _MAX_OWN = 400
 _MAX_FOREIGN = 50
@@ -52,9 +53,14 @@ class Trace:
     harmless: bool = False
 
 
-def follow(window: Window, index: int, segment: Segment) -> Iterator[tuple[int, str]]:
-    """The lines after `index` that the same speaker printed, without prefixes. Lines of other ranks are passed over."""
+def follow(window: Window, index: int, segment: Segment, lead: str = "") -> Iterator[tuple[int, str]]:
+    """The lines after `index` that the same speaker printed, without prefixes. Lines of other ranks are passed over.
+
+    `lead` is what stood before the record on its first line: when it is a tag like `node-b: `, the speaker's lines all
+    bear it.
+    """
     me = _identity(segment)
+    tag = lead if _TAG.match(lead) else ""
     own = 0
     for following in range(index + 1, min(index + LOOK_AHEAD, len(window.lines))):
         first = window.segment(following)
@@ -63,11 +69,15 @@ def follow(window: Window, index: int, segment: Segment) -> Iterator[tuple[int, 
         own += 1
         if own > _MAX_OWN:
             return
-        yield following, first.text
+        if not tag:
+            yield following, first.text
+        elif first.text.startswith(tag.rstrip()):
+            yield following, first.text[len(tag) :]
 
 
-def _identity(segment: Segment) -> tuple[int | None, int | None, int | None]:
-    return segment.speaker.rank, segment.speaker.task, segment.speaker.local_rank
+def _identity(segment: Segment) -> tuple[int | str | None, ...]:
+    speaker = segment.speaker
+    return speaker.rank, speaker.task, speaker.local_rank, speaker.host
 
 
 def read_trace(window: Window, index: int, segment: Segment) -> Trace | None:
@@ -172,6 +182,13 @@ _BY_MESSAGE: tuple[tuple[str, str], ...] = (
     ("cannot open shared object file", "import"),
     ("undefined symbol", "import"),
     ("device-side assert", "assertion"),
+    ("CUDA error", "gpu_error"),
+    ("HIP error", "gpu_error"),
+    ("CUBLAS_STATUS_", "gpu_error"),
+    ("CUDNN_STATUS_", "gpu_error"),
+    ("Triton Error [CUDA]", "gpu_error"),
+    ("No CUDA GPUs are available", "gpu_error"),
+    ("NVIDIA driver", "gpu_error"),
 )
 _BY_TYPE: dict[str, str] = {
     "OutOfMemoryError": "gpu_oom",

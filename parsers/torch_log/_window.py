@@ -27,10 +27,12 @@ class Window:
     _segments: dict[int, Segment] = field(default_factory=dict[int, Segment])
 
     def segment(self, index: int) -> Segment:
-        """The first message of a line, kept: interleaved records pass over each other's lines many times."""
+        """The message of a line that names its rank, else the first; kept, since interleaved records pass it often."""
         found = self._segments.get(index)
         if found is None:
-            found = self._segments[index] = next(segments(self.lines[index], Years(None)))
+            all_of = list(segments(self.lines[index], Years(None)))
+            found = next((s for s in all_of if s.speaker.rank is not None), all_of[0])
+            self._segments[index] = found
         return found
 
     def line(self, index: int) -> Line:
