@@ -15,7 +15,7 @@ from diagnose.model import Diagnosis
 from diagnose.report import mark
 from diagnose.report.safe import safe, safe_lines
 from diagnose.report.tables import grids, progress
-from diagnose.report.view import View, first_lines, job_line, subjects, view
+from diagnose.report.view import View, first_lines, job_line, said_by, subjects, unread, view
 from diagnose.report.words import Words
 
 
@@ -48,6 +48,8 @@ def _context(diagnosis: Diagnosis, lang: str) -> dict[str, Any]:
         "grids": grids(diagnosis.tables),
         "progress": progress(diagnosis.tables),
         "subjects": subjects,
+        "said_by": said_by,
+        "unread": unread(v, words),
     }
 
 

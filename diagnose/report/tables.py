@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from diagnose.report.safe import safe
@@ -30,7 +30,8 @@ def grids(tables: Mapping[str, Any]) -> list[Grid]:
 
 def progress(tables: Mapping[str, Any]) -> list[Grid]:
     """Who stands where, one grid per stalled group."""
-    return [grid for grid in _grids("progress", tables.get("progress")) if grid.rows]
+    found = [grid for grid in _grids("progress", tables.get("progress")) if grid.rows]
+    return [replace(grid, name=grid.name.removeprefix("progress: ")) for grid in found]
 
 
 def _grids(name: str, table: Any) -> Iterator[Grid]:

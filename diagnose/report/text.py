@@ -20,15 +20,17 @@ from diagnose.report.view import (
     counts,
     first_lines,
     job_line,
+    said_by,
     subject_names,
     subjects,
+    unread,
     view,
 )
 from diagnose.report.words import Words
 
 WIDTH = 100
 _MIN_WIDTH = 40
-_HEADLINE = 400
+_HEADLINE, _DECIDING = 400, 240
 _QUOTES, _QUOTE_LINES, _ROWS = 4, 6, 4
 _GROUPS, _STATES = 6, 8
 _SAME, _CONSEQUENCES, _QUESTIONS, _NAMES, _SOURCES = 8, 8, 3, 12, 20
@@ -102,11 +104,11 @@ class _Writer:
 
     def _deciding(self, found: Quote | str) -> str:
         if isinstance(found, str):
-            return safe(found)
+            return safe(found, _DECIDING)
         place = safe(found.deciding_place) + ": "
-        room = max(self.width - columns(place), 40)
+        room = max(self.width, _DECIDING) - columns(place)
         indent = len(found.deciding_text) - len(found.deciding_text.lstrip())
-        return place + cut(safe(found.deciding_text.strip()), room, max(0, found.column - indent))
+        return place + cut(safe(found.deciding_text.strip()), max(room, 40), max(0, found.column - indent))
 
     def _next(self, command: tuple[str, str | None] | str) -> str:
         label = self.words["next"] + self.words.colon()
@@ -135,7 +137,7 @@ class _Writer:
 
     def details(self) -> list[str]:
         """Everything below the verdict."""
-        v, words = self.v, self.words
+        v = self.v
         lines: list[str] = []
         for number, group in enumerate(v.groups, 1):
             lines += ["", *self._group(number, group)]
@@ -145,9 +147,14 @@ class _Writer:
         lines += self._section("not_judged", self._not_judged())
         problems = [f"{place}: {p.text}" if (place := v.place(p)) else p.text for p in v.diagnosis.problems]
         lines += self._section("problems", self._listed(problems))
-        unread = [f"{s.path}: {'; '.join([words[s.status], *s.notes])}" for s in v.unread]
-        partial = [f"{s.path}: {'; '.join([words[s.status], *s.notes])}" for s in v.read if s.status == "partial"]
-        return [*lines, *self._section("unread", self._listed([*unread, *partial]))]
+        return [*lines, *self._section("unread", self._unread())]
+
+    def _unread(self) -> list[str]:
+        lines: list[str] = []
+        for reason, paths in unread(self.v, self.words):
+            lines += self._wrapped(safe(reason), "  ", 2)
+            lines += self._listed(paths, "     ")
+        return lines
 
     def _progress(self) -> list[str]:
         lines: list[str] = []
@@ -163,10 +170,10 @@ class _Writer:
     def _section(self, title: str, body: list[str]) -> list[str]:
         return ["", _styled("bold", self.words[title]), *body] if body else []
 
-    def _listed(self, items: Sequence[str]) -> list[str]:
+    def _listed(self, items: Sequence[str], indent: str = "  ") -> list[str]:
         shown = len(items) if self.verbose else _SOURCES
-        lines = [line for item in items[:shown] for line in self._wrapped(safe(item), "  ", rows=3)]
-        return lines if len(items) <= shown else [*lines, "  " + self.words.say("more", n=len(items) - shown)]
+        lines = [line for item in items[:shown] for line in self._wrapped(safe(item), indent, rows=3)]
+        return lines if len(items) <= shown else [*lines, indent + self.words.say("more", n=len(items) - shown)]
 
     def _wrapped(self, text: str, first: str = "", rows: int | None = None, rest: str | None = None) -> list[str]:
         return wrap(text, self.width, first, rest, rows)
@@ -225,7 +232,7 @@ class _Writer:
         mark = _styled(finding.severity, self.words.severity(finding.severity))
         about = subjects(finding, self.words)
         parts = [finding.title, about] if titled else [about]
-        text = safe(". ".join([": ".join(p for p in parts if p), finding.summary]))
+        text = safe(": ".join(p for p in (*parts, finding.summary) if p))
         lines = self._wrapped(f"{mark}  {text}", "     ", _ROWS, " " * 9)
         if evidence and finding.evidence:
             quote = self.v.quote(finding.evidence[0])
@@ -299,7 +306,8 @@ class _Writer:
         lines: list[str] = []
         said: set[str] = set()
         for unknown in item.questions[:shown]:
-            because = "" if unknown.because in said else f" ({unknown.because})"
+            because = said_by(unknown)
+            because = f" ({because})" if because and because not in said else ""
             said.add(unknown.because)
             lines += self._wrapped(safe(unknown.question + because), "     ", 2)
         hidden = len(item.questions) - shown

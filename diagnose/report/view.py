@@ -6,14 +6,21 @@ The forms (text, Markdown, HTML) only lay out what is gathered here, so they can
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
-from diagnose.model import Diagnosis, Evidence, Finding, Problem, Source, Subject, Unknown
+from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Finding, Problem, Source, Subject, Unknown
 from diagnose.report.safe import safe
 from diagnose.report.words import Words
+
+UNDETERMINED = "undetermined"
+"""Slug of rules that say that something is wrong and the evidence does not tell why: `stall/undetermined`."""
+_DECIDES = re.compile(
+    r"NCCL (?:WARN|ERROR)|Watchdog|Xid|Traceback|\b\w*Error\b|\berror\b|\bfail|timed? ?out", re.IGNORECASE
+)
 
 State = Literal["fault", "cannot-tell", "no-fault"]
 _SHOWN_SUBJECTS = 4
@@ -103,14 +110,16 @@ class View:
 
 
 def _deciding(evidence: Evidence, texts: list[str]) -> tuple[int, int]:
-    """Index and column of what decides: the first highlighted span, else the first line that is not blank."""
+    """Index and column of what decides: the first highlighted span, else a telling word of the first line."""
     if evidence.spans:
         start, seen = evidence.spans[0][0], 0
         for i, text in enumerate(texts):
             if start <= seen + len(text):
                 return i, start - seen
             seen += len(text) + 1
-    return next((i for i, text in enumerate(texts) if text.strip()), 0), 0
+    i = next((i for i, text in enumerate(texts) if text.strip()), 0)
+    word = _DECIDES.search(texts[i])
+    return i, word.start() if word else 0
 
 
 def view(diagnosis: Diagnosis) -> View:
@@ -121,7 +130,9 @@ def view(diagnosis: Diagnosis) -> View:
     symptoms = [f for f in context if f.severity != "info"]
     lead = next(iter([*faults, *symptoms]), None)
     state: State = "no-fault"
-    if faults:
+    if faults and undetermined(faults[0]):
+        state = "cannot-tell"
+    elif faults:
         state = "fault"
     elif symptoms or known(diagnosis.job, "stalled_since"):
         state = "cannot-tell"
@@ -138,6 +149,11 @@ def view(diagnosis: Diagnosis) -> View:
         tuple(s for s in sources if s.status not in ("parsed", "partial")),
         {s.id: s.path for s in diagnosis.sources},
     )
+
+
+def undetermined(finding: Finding) -> bool:
+    """Whether the finding itself says that the cause is not in the evidence."""
+    return finding.id.partition("/")[2] == UNDETERMINED
 
 
 def known(mapping: Mapping[str, Any], key: str) -> bool:
@@ -184,6 +200,20 @@ class _Roots:
         return at if at.key != finding.key and at.role != "consequence" else None
 
 
+def unread(v: View, words: Words) -> list[tuple[str, list[str]]]:
+    """Why sources were not read, or only in part, and which; the reason that most share comes last."""
+    by_reason: dict[str, list[str]] = {}
+    for s in (*(s for s in v.read if s.status == "partial"), *v.unread):
+        reasons = s.notes if s.notes and s.status == "unrecognised" else (words[s.status], *s.notes)
+        by_reason.setdefault("; ".join(reasons), []).append(s.path)
+    return sorted(by_reason.items(), key=lambda item: len(item[1]))
+
+
+def said_by(unknown: Unknown) -> str:
+    """Why a question is open, unless the question says it already."""
+    return "" if unknown.question.partition(":")[0] in unknown.because else unknown.because
+
+
 def _open(unknowns: Iterable[Unknown]) -> tuple[Open, ...]:
     by_command: dict[str, list[Unknown]] = {}
     for unknown in unknowns:
@@ -198,7 +228,7 @@ def safe_command(finding: Finding) -> tuple[str, str | None] | None:
     """The first command that changes nothing, and where to run it: a read-only step, else what would settle more."""
     for step in finding.remediation:
         if step.effect == "read-only" and step.command:
-            return step.command, step.where
+            return step.command, None if step.where == UNNAMED_HOST else step.where
     for more in finding.next_evidence:
         if more.command:
             return more.command, None
@@ -228,7 +258,7 @@ def _subject(kind: str, host: str | None, names: list[str], words: Words) -> str
     several = len(names) > 1 or (kind == "rank" and not names[0].isdecimal())
     label = f"{kind}s" if several and words.lang == "en" else kind
     what = f"{label} {named}"
-    return what if host is None else words.on(what, safe(host, _NAME_COLUMNS))
+    return what if host in (None, UNNAMED_HOST) else words.on(what, safe(host, _NAME_COLUMNS))
 
 
 def subject_names(findings: Iterable[Finding]) -> list[str]:
@@ -258,7 +288,7 @@ def job_line(job: Mapping[str, Any], words: Words) -> str:
     if isinstance(versions, Mapping):
         named = cast(Mapping[str, Any], versions)
         parts += [f"{name} {listed(named[name])}" for name in sorted(named) if named[name] is not None]
-    return ", ".join(parts)
+    return "" if parts == [words.count(1, "node")] else ", ".join(parts)
 
 
 def moment(at: Any) -> str:
@@ -306,6 +336,7 @@ def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str
         return head, words["nothing_decides"], ask or words["no_command"]
     what = f"{subjects(lead, words)}{words.colon()}{lead.title}" if lead.subjects else lead.title
     if v.state == "cannot-tell":
-        what = f"{words['cannot_tell']}{words.colon()}{what}; {words['no_cause']}"
+        what = f"{words['cannot_tell']}{words.colon()}{what}"
+        what += "" if undetermined(lead) else f"; {words['no_cause']}"
     found: Quote | str = v.quote(lead.evidence[0]) if lead.evidence else words["no_evidence"]
     return what, found, safe_command(lead) or ask or words["no_command"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnose.model import Diagnosis, Evidence, Step, Subject
+from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Step, Subject
 from diagnose.report import page
 from diagnose.report.jsonform import from_json, to_json
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
@@ -41,6 +41,23 @@ def test_first_three_lines_when_only_the_symptom_is_known():
     assert then.startswith("next: py-spy dump")
 
 
+def test_a_rule_that_says_it_cannot_tell():
+    vague = replace(CONSEQUENCE, id="stall/undetermined", role="root", title="It stands still", explained_by=())
+    assert head(replace(SAMPLE, findings=(vague,)))[0] == "cannot tell: rank 37 on node-b, group 0: It stands still"
+
+
+def test_the_unnamed_host_is_not_named():
+    alone = replace(ROOT, subjects=(Subject("gpu", "3", UNNAMED_HOST),))
+    alone = replace(alone, remediation=(replace(ROOT.remediation[1], where=UNNAMED_HOST),))
+    assert UNNAMED_HOST not in "".join(head(replace(SAMPLE, findings=(alone,))))
+
+
+def test_long_lines_keep_their_telling_part():
+    line = "Epoch 0: " + "#" * 400 + " [rank3] Watchdog caught collective operation timeout"
+    found = replace(ROOT, evidence=(Evidence("s1", 5, 5, line),))
+    assert "Watchdog caught" in head(replace(SAMPLE, findings=(found,)))[1]
+
+
 def test_stalled_job_without_any_finding_is_not_called_healthy():
     what, _, then = head(replace(SAMPLE, findings=()))
     assert what.startswith("cannot tell: job stalled since 2025-11-14")
@@ -68,11 +85,11 @@ def test_next_command_never_changes_state():
 
 
 def test_the_line_that_decides_is_the_highlighted_one():
-    text = "a" * 50 + "\nirrelevant\n" + "b" * 300 + " ERROR here"
+    text = "a" * 50 + "\nirrelevant\n" + "b" * 600 + " ERROR here"
     at = text.index("ERROR")
     found = Evidence("s2", 10, 12, text, ((at, at + 5),))
     line = head(replace(SAMPLE, findings=(replace(ROOT, evidence=(found,)),)))[1]
-    assert line.startswith("run/node-b/ibstat.txt:12: …") and "ERROR" in line and columns(line) <= 100
+    assert line.startswith("run/node-b/ibstat.txt:12: …") and "ERROR" in line and columns(line) <= 240
 
 
 def test_verdict_has_at_most_ten_lines():
@@ -160,7 +177,7 @@ def test_tables_of_any_shape():
 def test_problems_and_unread_sources_are_named():
     text = render(SAMPLE)
     assert "run/node-c/dmesg.txt:76-77: lines are cut in the middle" in text
-    assert "run/notes.docx: no known format" in text and "run/empty.log: empty" in text
+    assert "  no known format\n     run/notes.docx" in text and "  empty\n     run/empty.log" in text
 
 
 def test_acknowledged_findings_do_not_lead():
