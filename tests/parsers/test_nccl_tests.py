@@ -1,0 +1,69 @@
+"""nccl-tests tables: column sets, several runs, the figures that matter."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from diagnose.model import Record
+from tests.parsers.mutations import foreign, hostile
+from tests.parsers.support import fixture, load, of, run
+
+parser = load("nccl_tests")
+
+
+def benches(name: str, file: str = "x.txt") -> list[Record]:
+    return of(run(parser, fixture("nccl_tests", name), file), "bench_nccl")
+
+
+def test_largest_size_counts_not_the_average() -> None:
+    (record,) = benches("healthy.txt")
+    f = record.fields
+    assert (f["op"], f["ranks"], f["nodes"], f["gpu"]) == ("all_reduce", 4, 2, "NVIDIA H100 80GB HBM3")
+    assert (f["max_bytes"], f["busbw_gbps"], f["algbw_gbps"]) == (8 * 2**30, 365.01, 243.34)
+    assert (f["avg_busbw_gbps"], f["wrong"], f["complete"], f["ranks_zero_headers"]) == (361.4, 0, True, 1)
+    assert record.host is None
+    assert 16 in [e.first for e in record.evidence]
+
+
+def test_old_columns_and_operations_without_a_name() -> None:
+    first, second = benches("old-columns.txt")
+    assert (first.fields["op"], first.fields["busbw_gbps"]) == ("all_reduce", 114.39)
+    assert "wrong" not in first.fields, "validation was off"
+    assert (second.fields["op"], second.fields["busbw_gbps"]) == ("alltoall or all_gather", 56.55)
+    (named, _) = benches("old-columns.txt", "reduce_scatter_perf.txt")
+    assert named.fields["op"] == "reduce_scatter"
+
+
+def test_every_process_alone() -> None:
+    (record,) = benches("sick-no-mpi.txt")
+    f = record.fields
+    assert (f["op"], f["ranks"], f["ranks_zero_headers"], f["busbw_gbps"]) == ("all_gather", 1, 2, 0.0)
+    assert record.host == "gpu-b01"
+
+
+def test_wrong_results_behind_launcher_prefixes() -> None:
+    (record,) = benches("sick-wrong-srun.txt")
+    assert (record.fields["wrong"], record.fields["busbw_gbps"], record.fields["ranks"]) == (20, 11.09, 2)
+    assert [e.first for e in record.evidence] == [2, 6, 8]
+
+
+def test_cut_and_failed_runs_are_not_complete() -> None:
+    (cut,) = benches("truncated.txt")
+    assert (cut.fields["complete"], cut.fields["max_bytes"]) == (False, 2**30)
+    (failed,) = benches("dirty.txt")
+    assert failed.fields["op"] == "sendrecv"
+    assert failed.fields["complete"] is False
+    assert "busbw_gbps" not in failed.fields
+
+
+def test_foreign_text_is_left_alone() -> None:
+    for name, text in foreign("nccl_tests"):
+        assert parser.sniff(text, name) < 0.5, name
+        assert not run(parser, text), name
+
+
+@settings(max_examples=80, deadline=None)
+@given(hostile("nccl_tests"))
+def test_any_text_is_survived(text: str) -> None:
+    parser.sniff(text, "x")
+    run(parser, text)
