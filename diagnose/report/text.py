@@ -152,8 +152,10 @@ class _Writer:
     def _unread(self) -> list[str]:
         lines: list[str] = []
         for reason, paths in unread(self.v, self.words):
+            shown = len(paths) if self.verbose else _SOURCES
+            more = f" {self.words.say('more', n=len(paths) - shown)}" if len(paths) > shown else ""
             lines += self._wrapped(safe(reason), "  ", 2)
-            lines += self._listed(paths, "     ")
+            lines += self._wrapped(", ".join(safe(path) for path in paths[:shown]) + more, "     ")
         return lines
 
     def _progress(self) -> list[str]:
@@ -170,10 +172,10 @@ class _Writer:
     def _section(self, title: str, body: list[str]) -> list[str]:
         return ["", _styled("bold", self.words[title]), *body] if body else []
 
-    def _listed(self, items: Sequence[str], indent: str = "  ") -> list[str]:
+    def _listed(self, items: Sequence[str]) -> list[str]:
         shown = len(items) if self.verbose else _SOURCES
-        lines = [line for item in items[:shown] for line in self._wrapped(safe(item), indent, rows=3)]
-        return lines if len(items) <= shown else [*lines, indent + self.words.say("more", n=len(items) - shown)]
+        lines = [line for item in items[:shown] for line in self._wrapped(safe(item), "  ", rows=3)]
+        return lines if len(items) <= shown else [*lines, "  " + self.words.say("more", n=len(items) - shown)]
 
     def _wrapped(self, text: str, first: str = "", rows: int | None = None, rest: str | None = None) -> list[str]:
         return wrap(text, self.width, first, rest, rows)
