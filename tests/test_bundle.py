@@ -235,15 +235,28 @@ def schema() -> dict[str, Any]:
 
 
 FULL = {
-    "schema": "diagnose.manifest/1", "tool": "diagnose", "version": "1.0", "created": "2026-11-24T09:15:00Z",
+    "schema": "diagnose.manifest/1",
+    "tool": "diagnose",
+    "version": "1.0",
+    "created": "2026-11-24T09:15:00Z",
     "files": [
-        {"path": "n1/nic/eth.1.txt", "host": "gpu01.example", "command": "ethtool -S eth2",
-         "start": "2026-11-24T09:12:00Z", "duration_s": 0.2, "exit_code": 1, "snapshot": 1, "truncated": True, "sha256": "0" * 64, "bytes": 3},
+        {
+            "path": "n1/nic/eth.1.txt",
+            "host": "gpu01.example",
+            "command": "ethtool -S eth2",
+            "start": "2026-11-24T09:12:00Z",
+            "duration_s": 0.2,
+            "exit_code": 1,
+            "snapshot": 1,
+            "truncated": True,
+            "sha256": "0" * 64,
+            "bytes": 3,
+        },
         {"path": "n1/job.log", "host": None},
     ],
     "absent": [{"what": "mlnx_qos -i eth2", "host": "gpu01.example", "reason": "not installed"}],
     "clock_offset_s": {"gpu01.example": -0.5},
-}  # fmt: skip
+}
 
 
 def test_the_full_manifest(tmp_path: Path) -> None:
