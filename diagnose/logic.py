@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from diagnose.model import And, Arith, Compare, Condition, Const, Expr, Fact, Known, Member, Not, Or, Ref, Value
 
@@ -58,6 +59,29 @@ def mentions(item: Condition | Expr) -> frozenset[str | None]:
             return mentions(inner)
         case And(items=items) | Or(items=items):
             return frozenset[str | None]().union(*map(mentions, items))
+
+
+def rename(item: Any, old: str | None, new: str | None) -> Any:
+    """The condition or expression with alias `old` called `new`."""
+    match item:
+        case Ref(alias=alias, field=name):
+            return Ref(new, name) if alias == old else item
+        case Known(ref=ref):
+            return Known(rename(ref, old, new))
+        case Not(item=inner):
+            return Not(rename(inner, old, new))
+        case And(items=items):
+            return And(tuple(rename(i, old, new) for i in items))
+        case Or(items=items):
+            return Or(tuple(rename(i, old, new) for i in items))
+        case Member(left=left, values=values):
+            return Member(rename(left, old, new), values)
+        case Compare(op=op, left=left, right=right):
+            return Compare(op, rename(left, old, new), rename(right, old, new))
+        case Arith(op=op, left=left, right=right):
+            return Arith(op, rename(left, old, new), rename(right, old, new))
+        case _:
+            return item
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:

@@ -176,6 +176,31 @@ def joint_matches(rule: Rule, base: Base) -> Iterator[Joint]:
     return search(0)
 
 
+def satisfied(rule: Rule, bound: Joint) -> bool:
+    """Whether a joint match makes the conditions of all `when` patterns true."""
+    bindings: dict[str | None, Fact] = {}
+    for pattern, fact in zip(rule.when, bound, strict=True):
+        bindings[None] = bindings[pattern.alias] = fact
+        if holds(pattern.where, bindings) is not True:
+            return False
+    return True
+
+
+def blocker(rule: Rule, patterns: Sequence[Pattern], base: Base) -> Callable[[Joint], bool]:
+    """Tells whether a joint match is blocked by one of these `unless` patterns of the rule."""
+    plans = [_Plan(pattern, base) for pattern in patterns]
+
+    def blocked(bound: Joint) -> bool:
+        bindings: dict[str | None, Fact] = {p.alias: f for p, f in zip(rule.when, bound, strict=True)}
+        for plan in plans:
+            for fact in plan.candidates(bindings):
+                if not any(fact is b for b in bound) and plan.matches(fact, bindings):
+                    return True
+        return False
+
+    return blocked
+
+
 # --- from joint matches to an outcome ---------------------------------------------------------------
 
 Matcher = Callable[[Sequence[Rule], Base], Iterable[Iterable[Joint]]]
@@ -205,6 +230,9 @@ def infer(rules: Sequence[Rule], facts: Sequence[Fact], matcher: Matcher, engine
         base = Base(known)
         for rule, joints in zip(now, matcher(now, base), strict=True):
             made = 0
+            if len(told.firings) == MAX_FIRINGS:
+                text = f"{MAX_FIRINGS} firings: rule {rule.id} and those after it were not judged"
+                return Outcome(tuple(told.firings), tuple(known), engine, (*told.problems, Problem(text)))
             for bound in _kept(rule, joints, base, told):
                 for fact in _derived(rule, bound):
                     content = _content(fact)

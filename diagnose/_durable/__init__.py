@@ -1,0 +1,1 @@
+"""durable-rules behind a compiler that keeps to what works: `compile`, `rulesets`, and the process `child`."""
