@@ -17,7 +17,7 @@ from ._reader import Reader
 KIND = "nccl_log"
 TOPICS = ("nccl_log",)
 
-BLOCK_CHARACTERS = 4_000_000
+BLOCK_CHARACTERS = 16_000_000
 _MARK = re.compile(r"NCCL (?:INFO|WARN|ATTN|CALL|TRACE) ")
 _PLAIN = re.compile(
     r"(?:^|\n)[^\n]{0,80}NCCL version \d+\.\d+\.\d+\S{0,20}\+(?:cuda|hip)|:\d{1,10} NCCL DIAG |\nRCCL version", re.ASCII
@@ -42,18 +42,18 @@ def sniff(head: str, name: str) -> float:
 
 
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
-    """Read lines; they are gathered into blocks."""
-    return scan(_blocks(lines), source)
+    """Read lines; runs of consecutive ones are gathered into blocks."""
+    reader = Reader(source)
+    for block in _blocks(lines):
+        reader.read((block,))
+    return reader.told(KIND)
 
 
 def scan(blocks: Iterable[Block], source: Source) -> Iterator[Record | Digest]:
     """Read blocks of whole lines into one digest."""
     reader = Reader(source)
     reader.read(blocks)
-    digest, beside = reader.digest(KIND)
-    if digest.tallies:
-        yield digest
-    yield from beside
+    return reader.told(KIND)
 
 
 def _blocks(lines: Iterable[Line]) -> Iterator[Block]:

@@ -1,16 +1,15 @@
-"""Communicators, their collectives and channels, and what they say about the ranks of processes."""
+"""Communicators and their channels, and what they say about the ranks of processes."""
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from diagnose.model import Record
 
 from ._ledger import Place, evidence_of
-from ._prefix import Head, Heads, Process, time_of
+from ._prefix import Head, Heads, Process
 
 COMM = re.compile(
     r"(?:\[Rank \d{1,7}\] )?(?:(\w{1,60}) )?comm (0x[0-9a-f]{1,16}) rank (\d{1,7}) n[rR]anks (\d{1,7})"
@@ -22,22 +21,9 @@ _COMM_ID = re.compile(r"commId (?:0x)?([0-9a-f]{1,16})", re.ASCII)
 TIMINGS = re.compile(
     r"Init timings(?: - \w{1,60})?: rank (\d{1,7}) nranks (\d{1,7}) total (\d{1,9}\.\d{1,6})", re.ASCII
 )
-COLL = re.compile(
-    r"(\w{1,40}): opCount ([0-9a-f]{1,16}) sendbuff \S{1,20} recvbuff \S{1,20} count (\d{1,20}) datatype (\d{1,3}) "
-    r"op (\d{1,20}) root (-?\d{1,10}) comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,7})\]",
-    re.ASCII,
-)
-DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16",
-             "float8e4m3", "float8e5m2")  # fmt: skip
-"""ncclDataType_t by number, NCCL 2.27."""
-
 MAX_COMMS = 40_000
-MAX_STREAMS = 20_000
 MAX_CHANNEL_KEYS = 200_000
-MAX_TAIL = 4
 MAX_PAIRS = 4_096
-TAILS = ((256, MAX_TAIL), (2_048, 2))
-"""Up to so many streams, so many last calls of each are handed on; of more, one."""
 MANY_PROCESSES = 512
 """With more processes than this channels are added up per host."""
 
@@ -66,19 +52,6 @@ class Communicator:
         self.places: list[tuple[int, int, str]] = []
 
 
-class Stream:
-    """The calls of one thread's process in one communicator: how many, and the last few lines."""
-
-    __slots__ = ("calls", "head", "pointer", "recent", "tail")
-
-    def __init__(self, pointer: str, head: Head) -> None:
-        self.pointer = pointer
-        self.head = head
-        self.calls = 0
-        self.recent: deque[re.Match[str]] = deque(maxlen=MAX_TAIL)
-        self.tail: list[tuple[int, int, str]] = []
-
-
 class Comms:
     """Everything that depends on communicators."""
 
@@ -86,7 +59,6 @@ class Comms:
         self.heads = heads
         self.list: list[Communicator] = []
         self.open: dict[tuple[int, str], Communicator] = {}
-        self.streams: dict[tuple[int, str], Stream] = {}
         self.channels: dict[tuple[Any, tuple[str, str, str]], list] = {}
         self.dropped = 0
         self._world: dict[int, dict[tuple[str, int | None], int]] = {}
@@ -187,22 +159,6 @@ class Comms:
         else:
             self.dropped += 1
 
-    def stream(self, head: Head, pointer: str) -> Stream | None:
-        """The stream of calls of that process in that communicator; None when there are too many."""
-        key = (head.process.number, pointer)
-        stream = self.streams.get(key)
-        if stream is None:
-            if len(self.streams) >= MAX_STREAMS:
-                self.dropped += 1
-                return None
-            stream = self.streams[key] = Stream(pointer, head)
-        return stream
-
-    @property
-    def tail_length(self) -> int:
-        """How many last calls of each stream are handed on; falls as streams turn up."""
-        return next((length for streams, length in TAILS if len(self.streams) <= streams), 1)
-
     # --- whose rank ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
@@ -249,16 +205,10 @@ class Comms:
     # --- telling ------------------------------------------------------------------------------------
 
     def records(self, path: str) -> Iterator[tuple[tuple[Any, ...], Record]]:
-        """Communicators, last collectives and transports, with keys."""
+        """Communicators and transports, with keys."""
         connecting = {id(owner) for owner, _ in self.channels}
         for number, comm in enumerate(self.list):
             yield ("nccl_comm", number), self._comm_record(comm, path, connecting)
-        tail = self.tail_length
-        for (process, pointer), stream in self.streams.items():
-            for number, kept in enumerate(stream.tail[-tail:]):
-                record = self._call_record(stream, kept, path)
-                if record is not None:
-                    yield ("nccl_collective", process, pointer, number), record
         yield from self._transports(path)
 
     def _comm_record(self, comm: Communicator, path: str, connecting: set[int]) -> Record:
@@ -283,40 +233,6 @@ class Comms:
             fields,
             tuple(evidence_of(path, place) for place in comm.places),
             host=comm.process.host,
-        )
-
-    def _call_record(self, stream: Stream, kept: tuple[int, int, str], path: str) -> Record | None:
-        found = None
-        for candidate in COLL.finditer(kept[2]):
-            if candidate.group(7) == stream.pointer:
-                found = candidate
-        if found is None:
-            return None
-        datatype = int(found.group(4))
-        fields: dict[str, Any] = {
-            "comm": stream.pointer,
-            "op": found.group(1),
-            "op_count": int(found.group(2), 16),
-            "elements": int(found.group(3)),
-            "datatype": DATATYPES[datatype] if datatype < len(DATATYPES) else str(datatype),
-            "root": int(found.group(6)),
-            "nranks": int(found.group(8)),
-            "calls": stream.calls,
-        }
-        comm = self.open.get((stream.head.process.number, stream.pointer))
-        if comm is not None:
-            fields["comm_rank"] = comm.rank
-            if comm.comm_id:
-                fields["comm_id"] = comm.comm_id
-        if stream.head.pid is not None:
-            fields["pid"] = stream.head.pid
-        return Record(
-            "nccl_collective",
-            fields,
-            (evidence_of(path, kept),),
-            at=time_of(kept[2][: found.start()]),
-            host=stream.head.host,
-            rank=self.rank_of(stream.head if comm is None else comm.head),
         )
 
     def _transports(self, path: str) -> Iterator[tuple[tuple[Any, ...], Record]]:

@@ -7,15 +7,17 @@ said before is only counted again.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from diagnose.model import Block, Digest, Record, Source
 from diagnose.parsing import Prefix
 
 from . import _dispatch, _messages_init, _messages_ranks, _messages_socket, _warnings
-from ._comms import Comms, Stream
-from ._ledger import Ledger, Place
+from ._calls import Calls
+from ._comms import Comms
+from ._ledger import Ledger, Place, Slot
 from ._libfabric import libfabric_lines
 from ._prefix import HEAD, Head, Heads, Process, time_of
 
@@ -35,16 +37,10 @@ _LEVELS = r"(WARN |ATTN |DIAG |CALL |TRACE |version \d)"
 _CALL = r"\w{1,40}: opCount [^\n]{60,260}? comm (0x[0-9a-f]{1,16}) "
 MESSAGE = re.compile(rf"NCCL (?:INFO (?:{_CHANNEL}|{_CALL}|(?!{_PASS_OVER})())|{_LEVELS})", re.ASCII)
 """Every message worth a look: 1–3 a channel, 4 a call's communicator, 5 any other INFO, 6 the level of the rest."""
-CALL = re.compile(
-    r"\n(?:\[[^\]\n]{1,40}\][: ] ?|\d{1,5}: )?([^\s:\[\]]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,20}\] )NCCL INFO "
-    r"\w{1,40}: opCount [^\n]{60,300} comm (0x[0-9a-f]{1,16}) ",
-    re.ASCII,
-)
-"""A cleanly signed call: 1 the signature, 2 the communicator. When all calls of a block are such, no other search sees them."""
 REST = re.compile(rf"NCCL (?:INFO (?!\w{{1,40}}: opCount )(?:{_CHANNEL}|(?!{_PASS_OVER})()())|{_LEVELS})", re.ASCII)
 """As MESSAGE, without the calls."""
-CALLS_TOGETHER = 4
-"""So many blocks are kept before the last calls of each stream become text."""
+REGION = 16_000_000
+"""Blocks are gathered to so many characters."""
 _ANOTHER = re.compile(r"NCCL (?:INFO|WARN|ATTN|CALL|TRACE) ")
 HELD_BACK = 16
 """So many lines of a block are read with the next one, so that messages of several lines stay whole."""
@@ -61,80 +57,67 @@ class Reader:
         self.heads = Heads()
         self.ledger = Ledger()
         self.comms = Comms(self.heads)
+        self.calls = Calls(self.heads)
         self.addresses: dict[str, str] = {}
         self.rccl = False
         self.shape = _warnings.shape
+        self.devices: dict[tuple, Slot] = {}
         self._text = ""
         self._first = 1
         self._index: list[int] = []
         self._memo: dict[tuple[str | None, str], list] = {}
-        self._streams: dict[tuple[str, str], Stream] = {}
-        self._texts: list[tuple[str, int]] = []
         self._following = ""
         self._foreign: dict[int, Head] = {}
 
     def read(self, blocks: Iterable[Block]) -> None:
-        """Read all blocks, in order."""
-        kept, kept_first = "", 1
+        """Read all blocks, which follow one another, in order."""
+        gathered: list[str] = []
+        first, size = 1, 0
         for block in blocks:
-            if kept:
-                text, first = f"{kept}\n{block.text}", kept_first
-            else:
-                text, first = block.text, block.first
-            text = text.removesuffix("\n")
-            cut = len(text)
-            for _ in range(HELD_BACK):
-                cut = text.rfind("\n", 0, cut)
-                if cut < 0:
-                    break
+            if not gathered:
+                first = block.first
+            gathered.append(block.text.removesuffix("\n"))
+            size += len(block.text)
+            if size >= REGION:
+                lines = block.first - first + gathered[-1].count("\n") + 1
+                kept, first = self._but_for_the_last(gathered, first, lines)
+                gathered, size = [kept], len(kept)
+        if gathered:
+            text = "\n".join(["", *gathered])
+            self._region(text, first, text.count("\n"), "")
+
+    def _but_for_the_last(self, gathered: list[str], first: int, lines: int) -> tuple[str, int]:
+        """Read the gathered `lines` lines but for the last few; those, and the number of the first of them."""
+        text = "\n".join(["", *gathered])
+        cut = len(text)
+        for _ in range(HELD_BACK):
+            cut = text.rfind("\n", 1, cut)
             if cut < 0:
-                kept, kept_first = text, first
-                continue
-            kept = text[cut + 1 :]
-            self._block(f"\n{text[:cut]}", first, kept)
-            kept_first = first + text.count("\n", 0, cut) + 1
-        if kept:
-            self._block(f"\n{kept}", kept_first, "")
-        self._settle_streams()
+                return text[1:], first
+        kept = text[cut + 1 :]
+        lines -= HELD_BACK
+        self._region(text[:cut], first, lines, kept)
+        return kept, first + lines
 
-    # --- one block ----------------------------------------------------------------------------------
+    # --- a region ---------------------------------------------------------------------------------------
 
-    def _block(self, text: str, first: int, following: str) -> None:
-        """Read a block, which starts with a line end; `first` is the number of the line after it."""
+    def _region(self, text: str, first: int, lines: int, following: str) -> None:
+        """Read a region, which starts with a line end; `first` is the number of the line after it."""
         self._text, self._first, self._index, self._following = text, first, [], following
+        calls = text.count(": opCount ")
+        clean = bool(calls) and self.calls.region(text, first, lines, calls)
+        if clean and calls == lines:
+            return
         if "RCCL version" in text:
             _messages_init.rccl_version(self, text)
-        messages = text.count("NCCL ")
-        if messages:
-            calls = text.count(": opCount ")
-            clean = bool(calls) and self._clean_calls(text, calls)
-            if not clean or calls < messages:
-                self._messages(REST if clean else MESSAGE, text)
+        if clean:
+            self._messages(REST, text)
+        elif "NCCL " in text:
+            self.calls.start()
+            self._messages(MESSAGE, text)
+            self.calls.finish(text, first, lines)
         if "libfabric:" in text:
             libfabric_lines(self, text)
-        self._texts.append((text, first))
-        if len(self._texts) >= CALLS_TOGETHER:
-            self._settle_streams()
-
-    def _clean_calls(self, text: str, expected: int) -> bool:
-        """Take in the calls of a block when every one of them is cleanly signed."""
-        found = list(CALL.finditer(text))
-        if len(found) != expected:
-            return False
-        streams = self._streams
-        for m in found:
-            key = m.group(1, 2)
-            stream = streams.get(key) or self._stream(key)
-            if stream is not None:
-                stream.calls += 1
-                stream.recent.append(m)
-        return True
-
-    def _stream(self, key: tuple[str, str]) -> Stream | None:
-        stream = self.comms.stream(self.heads.find(key[0]), key[1])
-        if stream is not None and len(self._streams) < MAX_MEMO:
-            self._streams[key] = stream
-        return stream
 
     def _messages(self, search: re.Pattern[str], text: str) -> None:
         heads, comms, channels = self.heads, self.comms, self.comms.channels
@@ -154,36 +137,11 @@ class Reader:
                 else:
                     comms.channel(head, key[1], self.place(line, ""))
             elif kind == 4:
-                stream = comms.stream(head, m.group(4))
-                if stream is not None:
-                    stream.calls += 1
-                    stream.recent.append(m)
+                self.calls.one(head, m.group(4), line)
             elif kind == 5:
                 self._info(m.end(), line, raw, head)
             else:
                 self._level(m.group(6), m.end(), line, raw, head)
-
-    def _settle_streams(self) -> None:
-        """Turn the last calls of each stream into numbered lines, before their blocks go."""
-        keep = self.comms.tail_length
-        touched = [stream for stream in self.comms.streams.values() if stream.recent]
-        wanted: dict[int, list[tuple[int, Stream]]] = {}
-        for stream in touched:
-            for m in list(stream.recent)[-keep:]:
-                wanted.setdefault(id(m.string), []).append((m.start(), stream))
-            stream.recent.clear()
-        for text, first in self._texts:
-            number, at = first - 1, 0
-            for offset, stream in sorted(wanted.get(id(text), ()), key=_by_offset):
-                if text[offset] != "\n":
-                    offset = text.rfind("\n", 0, offset)
-                number += text.count("\n", at, offset + 1)
-                at = offset + 1
-                end = text.find("\n", at)
-                stream.tail.append((number, number, text[at : end if end >= 0 else len(text)]))
-        for stream in touched:
-            del stream.tail[:-keep]
-        self._texts = []
 
     def line_at(self, offset: int) -> tuple[int, str]:
         """Number and text of the line of this block that starts at `offset`."""
@@ -207,7 +165,10 @@ class Reader:
     def message(self, start: int) -> str:
         """Text from `start` to the end of the line, or to the next message spliced into it."""
         end = self._text.find("\n", start)
-        message = self._text[start : end if end >= 0 else len(self._text)]
+        return self._cut(self._text[start : end if end >= 0 else len(self._text)])
+
+    @staticmethod
+    def _cut(message: str) -> str:
         if "NCCL " in message and _ANOTHER.search(message):
             for head in HEAD.finditer(message):
                 if _ANOTHER.search(message, head.end()):
@@ -244,20 +205,21 @@ class Reader:
                 self.heads.processes[("", pid)] = head.process
 
     def _info(self, start: int, line: int, raw: str, head: Head) -> None:
-        message = self.message(start)
+        end = self._text.find("\n", start)
+        message = self._text[start : end if end >= 0 else len(self._text)]
         known = self._memo.get((head.host, message))
         if known is not None:
             for slot in known:
                 slot.again(head, None)
             return
-        word = message.split(" ", 1)[0]
+        whole, message = message, self._cut(message)
         place = self.place(line, raw)
-        handler = _dispatch.INFO.get(word)
+        handler = _dispatch.INFO.get(message.split(" ", 1)[0])
         slots = handler(self, message, head, place) if handler is not None else None
         if slots is None:
             _dispatch.other_info(self, message, head, place)
-        elif slots and len(self._memo) < MAX_MEMO:
-            self._memo[(head.host, message)] = slots
+        elif slots and len(self._memo) < MAX_MEMO and len(whole) == len(message):
+            self._memo[(head.host, whole)] = slots
 
     def _level(self, level: str, start: int, line: int, raw: str, head: Head) -> None:
         if level in ("WARN ", "ATTN "):
@@ -269,8 +231,8 @@ class Reader:
 
     # --- the end ------------------------------------------------------------------------------------
 
-    def digest(self, kind: str) -> tuple[Digest, list[Record]]:
-        """All records, and what is to be said beside them."""
+    def told(self, kind: str) -> Iterator[Record | Digest]:
+        """The digest of all that was read, and what is to be said beside it."""
         path = self.source.path
         self._identify()
         self.comms.settle()
@@ -278,23 +240,25 @@ class Reader:
         digest = Digest(kind, max_tallies=MAX_RECORDS)
         limit = digest.max_tallies
         dropped = dict(self.ledger.dropped)
-        for key, record in (*self.ledger.records(path, self.comms.rank_of), *self.comms.records(path)):
+        told = (
+            self.ledger.records(path, self.comms.rank_of),
+            self.comms.records(path),
+            self.calls.records(path, self.comms),
+        )
+        for key, record in itertools.chain(*told):
             if len(digest.tallies) >= limit:
                 dropped[record.kind] = dropped.get(record.kind, 0) + record.count
             else:
                 digest.tallies[key] = record
-        beside: list[Record] = []
-        if self.comms.dropped:
-            dropped["communicators, calls or channels"] = self.comms.dropped
+        if self.comms.dropped or self.calls.dropped:
+            dropped["communicators, calls or channels"] = self.comms.dropped + self.calls.dropped
         if dropped:
             digest.totals["tallies_dropped"] = float(sum(dropped.values()))
+        if digest.tallies:
+            yield digest
+        if dropped:
             what = ", ".join(f"{count} of {name}" for name, count in sorted(dropped.items()))
-            beside.append(Record("parse_problem", {"text": f"more than can be kept; left out: {what}"}))
-        told = {record.host for record in digest.tallies.values()}
-        silent = sorted({p.host for p in self.heads.processes.values() if p.host} - {h for h in told if h})
-        beside.extend(Record("covered", {"topic": "nccl_log"}, host=host) for host in silent)
-        return digest, beside
-
-
-def _by_offset(found: tuple[int, Stream]) -> int:
-    return found[0]
+            yield Record("parse_problem", {"text": f"more than can be kept; left out: {what}"})
+        heard = {record.host for record in digest.tallies.values()}
+        for host in sorted({p.host for p in self.heads.processes.values() if p.host} - {h for h in heard if h}):
+            yield Record("covered", {"topic": "nccl_log"}, host=host)

@@ -1,0 +1,255 @@
+"""COLL lines: of each communicator of each process the last few calls, and how many there were.
+
+A log of gigabytes is mostly these lines, and only the last ones matter. A region of the log that holds nothing else
+is therefore read from its end, until every stream known from the region before has turned up; the numbers of the
+calls then prove that the lines left unread belong to the same streams, and are counted by difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from diagnose.model import Record
+
+from ._comms import Comms
+from ._ledger import evidence_of
+from ._prefix import Head, Heads, time_of
+
+CALL = re.compile(
+    r"\n(?:\[[^\]\n]{1,40}\][: ] ?|\d{1,5}: )?(\S{5,280} \[-?\d{1,20}\]) NCCL INFO "
+    r"\w{1,40}: opCount ([0-9a-f]{1,16}) [^\n]{60,300} comm (0x[0-9a-f]{1,16}) ",
+    re.ASCII,
+)
+"""A cleanly signed call: 1 the signature, 2 its number in hexadecimal, 3 the communicator."""
+_FIELDS = re.compile(
+    r"(\w{1,40}): opCount ([0-9a-f]{1,16}) sendbuff \S{1,20} recvbuff \S{1,20} count (\d{1,20}) datatype (\d{1,3}) "
+    r"op \d{1,20} root (-?\d{1,10}) comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,7})\]",
+    re.ASCII,
+)
+_DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16",
+              "float8e4m3", "float8e5m2")  # fmt: skip
+"""ncclDataType_t by number, NCCL 2.27."""
+_CHUNK = 1 << 20
+MAX_STREAMS = 20_000
+MAX_SIGNATURES = 60_000
+MAX_TAIL = 4
+TAILS = ((256, MAX_TAIL), (2_048, 2))
+"""Up to so many streams, so many last calls of each are handed on; of more, one."""
+
+Kept = tuple[int, int, str]
+
+
+class Stream:
+    """The calls of one process in one communicator."""
+
+    __slots__ = ("calls", "fresh", "head", "here", "newest", "number", "pointer", "region", "tail")
+
+    def __init__(self, pointer: str, head: Head) -> None:
+        self.pointer = pointer
+        self.head = head
+        self.calls = 0
+        self.tail: list[Kept] = []
+        self.region = -1
+        self.here = 0
+        self.fresh: list[int] = []
+        self.newest: str | None = None
+        self.number: int | None = None
+
+
+class Calls:
+    """All streams of a log."""
+
+    def __init__(self, heads: Heads) -> None:
+        self.heads = heads
+        self.streams: dict[tuple[int, str], Stream] = {}
+        self.dropped = 0
+        self._by_signature: dict[tuple[str, str], Stream] = {}
+        self._region = 0
+        self._touched: list[Stream] = []
+        self._alive: list[Stream] = []
+
+    @property
+    def keep(self) -> int:
+        """How many last calls of each stream are handed on; falls as streams turn up."""
+        return next((length for streams, length in TAILS if len(self.streams) <= streams), 1)
+
+    def stream(self, head: Head, pointer: str) -> Stream | None:
+        """The stream of that process and communicator; None when there are too many."""
+        key = (head.process.number, pointer)
+        stream = self.streams.get(key)
+        if stream is None and len(self.streams) < MAX_STREAMS:
+            stream = self.streams[key] = Stream(pointer, head)
+        return stream
+
+    # --- a region cleanly signed ----------------------------------------------------------------------
+
+    def region(self, text: str, first: int, lines: int, expected: int) -> bool:
+        """Take in a region of `lines` lines of which `expected` are calls; False when not all are cleanly signed.
+
+        `text` starts with a line end; `first` is the number of the line after it.
+        """
+        self._open()
+        unexpected = 0
+        region, by_signature = self._region, self._by_signature
+        waiting = {id(stream) for stream in self._alive}
+        pure = lines == expected and bool(waiting)
+        found, end = 0, len(text)
+        skipped = False
+        keep = self.keep
+        while end > 0:
+            start = text.rfind("\n", 0, max(end - _CHUNK, 1))
+            matches = list(CALL.finditer(text, start, end))
+            found += len(matches)
+            for m in reversed(matches):
+                signature, number, pointer = m.groups()
+                stream = by_signature.get((signature, pointer)) or self._find(signature, pointer)
+                if stream is None:
+                    continue
+                if stream.region != region:
+                    self._enter(stream)
+                    stream.newest = number
+                    unexpected += id(stream) not in waiting
+                stream.here += 1
+                if stream.here <= keep:
+                    stream.fresh.append(m.start() + 1)
+                    if stream.here == keep:
+                        waiting.discard(id(stream))
+            end = start
+            if pure and end > 0 and not waiting and not unexpected and self._accounts_for(expected):
+                skipped = True
+                break
+        if not skipped and found != expected:
+            self._undo()
+            return False
+        self._close(text, first, lines)
+        return True
+
+    def _find(self, signature: str, pointer: str) -> Stream | None:
+        stream = self.stream(self.heads.find(f"{signature} "), pointer)
+        if stream is None:
+            self.dropped += 1
+        elif len(self._by_signature) < MAX_SIGNATURES:
+            self._by_signature[(signature, pointer)] = stream
+        return stream
+
+    def _accounts_for(self, expected: int) -> bool:
+        """Whether the numbers of the calls explain every line of the region."""
+        steps: list[int] = []
+        for stream in self._touched:
+            if stream.number is None or stream.newest is None:
+                return False
+            steps.append(int(stream.newest, 16) - stream.number)
+        if sum(steps) != expected or any(n < s.here for s, n in zip(self._touched, steps, strict=True)):
+            return False
+        for stream, step in zip(self._touched, steps, strict=True):
+            stream.here = step
+        return True
+
+    # --- any other region -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a region whose calls come one by one."""
+        self._open()
+
+    def one(self, head: Head, pointer: str, line: int) -> None:
+        """A call in the line at that offset."""
+        stream = self.stream(head, pointer)
+        if stream is None:
+            self.dropped += 1
+            return
+        if stream.region != self._region:
+            self._enter(stream)
+        stream.here += 1
+        stream.fresh.append(line)
+        if len(stream.fresh) > 64:
+            del stream.fresh[:-MAX_TAIL]
+
+    def finish(self, text: str, first: int, lines: int) -> None:
+        """End the region begun with `start`."""
+        for stream in self._touched:
+            stream.fresh.reverse()
+        self._close(text, first, lines)
+
+    # --- begin and end of a region ----------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._region += 1
+        self._alive, self._touched = self._touched, []
+
+    def _enter(self, stream: Stream) -> None:
+        stream.region = self._region
+        stream.here = 0
+        stream.fresh = []
+        stream.newest = None
+        self._touched.append(stream)
+
+    def _undo(self) -> None:
+        for stream in self._touched:
+            stream.region = -1
+            stream.here = 0
+            stream.fresh = []
+        self._touched = []
+
+    def _close(self, text: str, first: int, lines: int) -> None:
+        """Turn offsets (newest first) into numbered lines, counting from the end, where most of them lie."""
+        keep = self.keep
+        wanted = sorted(((offset, i) for i, s in enumerate(self._touched) for offset in s.fresh[:keep]), reverse=True)
+        news: list[list[Kept]] = [[] for _ in self._touched]
+        number, at = first + lines, len(text)
+        for offset, i in wanted:
+            number -= text.count("\n", offset, at) + (at == len(text))
+            at = offset
+            end = text.find("\n", offset)
+            news[i].append((number, number, text[offset : end if end >= 0 else len(text)]))
+        for stream, kept in zip(self._touched, news, strict=True):
+            stream.calls += stream.here
+            stream.tail = [*stream.tail, *reversed(kept)][-keep:]
+            stream.fresh = []
+            stream.number = int(stream.newest, 16) if stream.newest else None
+
+    # --- telling ------------------------------------------------------------------------------------------
+
+    def records(self, path: str, comms: Comms) -> Iterator[tuple[tuple[Any, ...], Record]]:
+        """The last calls of each stream, with keys."""
+        for (process, pointer), stream in self.streams.items():
+            for number, kept in enumerate(stream.tail[-self.keep :]):
+                record = _record(stream, kept, path, comms)
+                if record is not None:
+                    yield ("nccl_collective", process, pointer, number), record
+
+
+def _record(stream: Stream, kept: Kept, path: str, comms: Comms) -> Record | None:
+    found = None
+    for candidate in _FIELDS.finditer(kept[2]):
+        if candidate.group(6) == stream.pointer:
+            found = candidate
+    if found is None:
+        return None
+    datatype = int(found.group(4))
+    fields: dict[str, Any] = {
+        "comm": stream.pointer,
+        "op": found.group(1),
+        "op_count": int(found.group(2), 16),
+        "elements": int(found.group(3)),
+        "datatype": _DATATYPES[datatype] if datatype < len(_DATATYPES) else str(datatype),
+        "root": int(found.group(5)),
+        "nranks": int(found.group(7)),
+        "calls": stream.calls,
+    }
+    comm = comms.open.get((stream.head.process.number, stream.pointer))
+    if comm is not None:
+        fields["comm_rank"] = comm.rank
+        if comm.comm_id:
+            fields["comm_id"] = comm.comm_id
+    if stream.head.pid is not None:
+        fields["pid"] = stream.head.pid
+    return Record(
+        "nccl_collective",
+        fields,
+        (evidence_of(path, kept),),
+        at=time_of(kept[2][: found.start()]),
+        host=stream.head.host,
+        rank=comms.rank_of(stream.head if comm is None else comm.head),
+    )
