@@ -66,6 +66,7 @@ _DOTTED = re.compile(r"(\w{3,60}):\.{2,}(\d{1,20})\s*$")
 _QUERY_HEAD = re.compile(r'Errors for (?:0x[0-9a-f]+ )?"([^"]{1,80})"')
 _QUERY_PORT = re.compile(r"\s+GUID 0x[0-9a-f]+ port (\d+|ALL):((?: ?\[\w+ == \d+[^\]]*\])+)")
 _QUERY_ITEM = re.compile(r"\[(\w+) == (\d{1,20})")
+_STAMP = re.compile(r"\d{4}-[\d:.,TZ+ -]{15,31}")
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,62}): (?=/sys/class/infiniband/)")
 _WHERE = re.compile(r"/sys/class/infiniband/([\w.-]{1,40})(?:/ports/(\d{1,3}))?(?:/(hw_counters|counters))?")
 _OPTION = re.compile(r"perfquery\b.*\s-C\s*([\w.-]{1,40})")
@@ -191,8 +192,8 @@ def _read(lines: Iterable[Line], source: Source) -> Iterator[Record]:
                 held = []
         elif text.startswith("==> ") and text.split()[1] in KNOWN:
             pending = (place, text.split()[1], line)
-        elif (stamp := parse_time(text.strip()))[0] is not None and len(text.strip()) < 40:
-            place = replace(place, at=stamp[0])
+        elif _STAMP.fullmatch(text.strip()):
+            place = replace(place, at=parse_time(text.strip())[0])
         elif m := _LIST.match(text):
             listing = m.group(1) in KNOWN or listing
             if listing:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnose.model import Line, Record, Source
-from diagnose.parsing import device_from_command, problem
+from diagnose.parsing import device_from_command, parse_ctime, parse_time, problem
 
 from . import _counters, _json, _module, _settings
 
@@ -16,6 +16,9 @@ UNKNOWN_DEVICE = "nic"
 
 MAX_LINES = 20_000
 MAX_JSON_LINES = 20_000
+
+MAX_LISTS = 60
+"""Readings of one device's statistics that are kept of one text: the first and the last ones."""
 
 _HEADER = re.compile(
     r"\s*(Settings|Features|Pause parameters|Coalesce parameters|Ring parameters|Channel parameters"
@@ -30,6 +33,7 @@ _ERROR = re.compile(
 _NOISE = re.compile(r"\s*(?:netlink error: |Cannot get |For more information run ethtool)")
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,62}): ?(.*)", re.DOTALL)
 _KEY = re.compile(r"\s*[A-Za-z][^:\n]{0,70}:|\s{8,}\S|\s+\S+\s*$")
+_STAMP = re.compile(r"\d{4}-[\d:.,TZ+ -]{15,31}")
 _SNAPSHOT = re.compile(r"((?:e[nt]|ib|bond|mlx|p\d)[\w@-]*)\.\d$")
 _FILE = re.compile(
     r"ethtool(?:[-_. ]{1,3}(?:show-fec|show-priv-flags|show-module|module|include-statistics|[A-Za-z](?=[-_. ]|$)))*"
@@ -52,6 +56,19 @@ _READERS: dict[str, Callable[[Sequence[Line], str, Source], Iterator[Record]]] =
     "module": _module.module,
 }
 _SPANS_BLANKS = ("Coalesce parameters", "counters", "module", "Standard stats")
+
+
+def _time(text: str) -> float | None:
+    """A line that is nothing but a time: ISO, or what `date` prints (its zone is not understood, UTC is)."""
+    stripped = text.strip()
+    if not 19 <= len(stripped) <= 36 or ":" not in stripped:
+        return None
+    if stripped[0].isdigit():
+        return parse_time(stripped)[0] if _STAMP.fullmatch(stripped) else None
+    words = stripped.split()
+    if len(words) == 6 and words[4] in ("UTC", "GMT"):
+        return parse_ctime(" ".join([*words[:4], words[5]]))
+    return None
 
 
 def split_host(text: str, known: Collection[str | None]) -> tuple[str | None, str]:
@@ -104,6 +121,8 @@ class Reader:
         self.json: list[Line] = []
         self.error: Line | None = None
         self.answered = False
+        self.at: float | None = None
+        self.lists: dict[str, list[list[Record]]] = {}
 
     def feed(self, line: Line, text: str) -> Iterator[Record]:
         if self.json:
@@ -130,6 +149,9 @@ class Reader:
             yield from self.finish()
             self.json = [own]
             yield from self._close_json(text)
+        elif (at := _time(text)) is not None:
+            yield from self.finish()
+            self.at = at
         elif self.block is not None:
             yield from self._continue(line, own)
         elif _counters.COUNTER.match(text):
@@ -175,10 +197,16 @@ class Reader:
             return
         lines = block.lines if len(block.lines) < MAX_LINES else block.lines[:MAX_LINES]
         error, self.error = block.error or self.error, None
-        said = False
-        for record in _READERS[block.kind](lines, block.device, self.source):
-            said = self.answered = True
-            yield Record(record.kind, record.fields, record.evidence, record.at, self.host)
+        found = [replace(r, host=self.host, at=self.at) for r in _READERS[block.kind](lines, block.device, self.source)]
+        said = bool(found)
+        self.answered = self.answered or said
+        if block.kind == "counters" and said:
+            lists = self.lists.setdefault(block.device, [])
+            if len(lists) >= MAX_LISTS:
+                del lists[1]
+            lists.append(found)
+        else:
+            yield from found
         if not said and block.kind not in ("counters", "driver", "module"):
             self.answered = True
             text = f"ethtool gave no {block.kind.lower()} for {block.device}"
@@ -187,6 +215,12 @@ class Reader:
     def close(self) -> Iterator[Record]:
         """Records of the last answer; an error message that is the whole text is reported as such."""
         yield from self.finish()
+        for lists in self.lists.values():
+            for number, records in enumerate(lists):
+                for record in records:
+                    if len(lists) > 1 and record.kind == "nic_counter":
+                        record = replace(record, fields={**record.fields, "snapshot": number})
+                    yield record
         if self.error is not None and not self.answered:
             yield problem(self.source, f"ethtool gave no data: {self.error.text.strip()[:120]}", self.error)
 

@@ -161,6 +161,15 @@ def test_records_stay_few() -> None:
         assert len(read(name)) <= 150
 
 
+def test_two_readings_in_one_text_are_snapshots() -> None:
+    text = "2026-03-01T10:00:00Z\n$ ethtool -S eth4\nNIC statistics:\n     rx_prio3_pause: 5\n"
+    text += "2026-03-01T10:00:30Z\n$ ethtool -S eth4\nNIC statistics:\n     rx_prio3_pause: 9\n"
+    found = [(r.fields["snapshot"], r.fields["value"], r.at) for r in support.run(ETHTOOL, text)]
+    assert [(n, value) for n, value, _ in found] == [(0, 5), (1, 9)]
+    first, last = found[0][2], found[1][2]
+    assert first is not None and last is not None and last - first == 30.0
+
+
 def test_foreign_text_yields_nothing() -> None:
     for name, text in mutations.foreign("ethtool"):
         if "ethtool" not in text and "NIC statistics" not in text:
