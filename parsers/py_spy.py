@@ -14,7 +14,7 @@ from diagnose.parsing import evidence, problem, unprefix
 KIND = "py_spy"
 TOPICS = ("stacks",)
 
-_PROCESS = re.compile(r"\s*Process (?P<pid>\d{1,9}): (?P<command>.*)$")
+_PROCESS = re.compile(r"(?:[\w.-]{1,80}(?::|\s{1,20}\|) )?\s*Process (?P<pid>\d{1,9}): (?P<command>.*)$")
 _THREAD = re.compile(
     r"\s*Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,20}) \((?P<state>active|idle)(?P<gil>\+gil)?\)"
     r'(?:: ?"?(?P<name>[^"]{0,200})"?)?\s*$'
@@ -24,7 +24,6 @@ _REFUSED = re.compile(
     r"Error: Failed to (?:get process executable name|suspend process|find python version)"
     r"|Permission Denied: Try running again|Failed to copy (?:PyInterpreterState|PyCodeObject|PyFrameObject)"
 )
-_JSON_HEAD = re.compile(r'\s*\[\s*\{\s*"pid": ?\d')
 
 _MAX_FRAMES = 400
 _MAX_STACK_TEXT = 500
@@ -46,6 +45,7 @@ class _Thread:
     active: bool
     gil: bool
     lines: list[Line]
+    rank: int | None = None
     frames: list[_Frame] = field(default_factory=list[_Frame])
 
 
@@ -77,7 +77,8 @@ def _threads(lines: list[Line]) -> Iterator[_Thread]:
     pid: int | None = None
     thread: _Thread | None = None
     for line in lines:
-        text = unprefix(line.text).text
+        prefix = unprefix(line.text)
+        text = prefix.text
         m = _PROCESS.match(text)
         if m:
             if thread:
@@ -91,6 +92,8 @@ def _threads(lines: list[Line]) -> Iterator[_Thread]:
             number = int(m["id"], 16) if m["id"].startswith("0x") else int(m["id"])
             name = (m["name"] or m["id"]).strip()
             thread = _Thread(pid, name, number, m["state"] == "active", bool(m["gil"]), [line])
+            if "[rank" in line.text[: prefix.offset]:
+                thread.rank = prefix.rank
             continue
         if thread is None or len(thread.frames) >= _MAX_FRAMES:
             continue
@@ -149,9 +152,11 @@ def _records(threads: Iterable[_Thread | Record], source: Source) -> Iterator[Re
         if not thread.frames:
             continue
         record = _record(thread, source)
-        key = (thread.pid, record.fields.get("main"), thread.active, thread.gil, record.fields["frames"])
+        key = (thread.rank, thread.pid, record.fields.get("main"), thread.active, thread.gil, record.fields["frames"])
         old = seen.get(key)
-        seen[key] = record if old is None else Record(old.kind, old.fields, old.evidence, count=old.count + 1)
+        seen[key] = (
+            record if old is None else Record(old.kind, old.fields, old.evidence, rank=old.rank, count=old.count + 1)
+        )
     yield from seen.values()
 
 
@@ -172,7 +177,9 @@ def _record(thread: _Thread, source: Source) -> Record:
         fields["line"] = python.line
     if thread.pid is not None:
         fields["pid"] = thread.pid
-    return Record("python_stack", fields, (evidence(source, thread.lines[0], *_adjacent(thread.lines)),))
+    return Record(
+        "python_stack", fields, (evidence(source, thread.lines[0], *_adjacent(thread.lines)),), rank=thread.rank
+    )
 
 
 def _adjacent(lines: list[Line]) -> list[Line]:

@@ -181,7 +181,7 @@ class Slurm:
         if event == "cancelled" or not code.isdigit():
             return
         number = int(signal) if signal.isdigit() else 0
-        fields = exited(int(code) if int(code) or not number else None, SIGNALS.get(number) if number else None)
+        fields = exited(int(code) or None, SIGNALS.get(number) if number else None)
         if reason != "error" or "reason" not in fields:
             fields["reason"] = reason
         fields |= {"reporter": "slurm", "text": text}

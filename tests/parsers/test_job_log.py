@@ -1,0 +1,140 @@
+"""Slurm, Kubernetes, mpirun and credential messages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import fixture, lines_of, load, of, run
+
+from diagnose.model import Block, Record, Source
+
+PARSER = load("job_log")
+SICK = ("sick-slurm.txt", "sick-sacct.txt", "sick-kubernetes.txt", "sick-mpi.txt", "sick-credentials.txt")
+
+
+def records(name: str) -> list[Record]:
+    return run(PARSER, fixture("job_log", name), name)
+
+
+def test_slurm() -> None:
+    found = records("sick-slurm.txt")
+    events = [(r.fields["event"], r.fields.get("job"), r.host, r.evidence[0].first) for r in of(found, "job_event")]
+    assert events == [
+        ("oom", "4711.0", None, 1),
+        ("time_limit", "4711.0", "gpu-a01", 5),
+        ("preempted", "4712", "gpu-a02", 6),
+        ("node_fail", "4713", "gpu-a04", 7),
+        ("node_fail", None, "gpu-a04", 8),
+    ]
+    exits = {r.rank: (r.host, r.fields["reason"], r.fields.get("signal")) for r in of(found, "process_exit")}
+    assert exits == {
+        26: ("gpu-a03", "oom", None),
+        24: ("gpu-a03", "killed", "SIGKILL"),
+        25: ("gpu-a03", "killed", "SIGKILL"),
+        0: (None, "error", None),
+        1: (None, "error", None),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "srun: error: gpu-a03: task 3: Killed\nsrun: error: gpu-a04: task 4: Killed\n",
+        "srun: error: gpu-a03: tasks 3-4: Killed\nfailed (exitcode: 1) local_rank: 4 (pid: 4242) of binary: python\n",
+    ],
+)
+def test_a_task_that_may_be_a_node_is_no_rank(text: str) -> None:
+    assert {r.rank for r in of(run(PARSER, text), "process_exit")} == {None}
+
+
+def test_sacct() -> None:
+    found = records("sick-sacct.txt")
+    assert [(r.fields["event"], r.fields["job"]) for r in of(found, "job_event")] == [
+        ("oom", "4711"),
+        ("cancelled", "4712"),
+        ("time_limit", "4721"),
+    ]
+    exits = [(r.fields["reason"], r.fields.get("exit_code"), r.fields.get("signal")) for r in of(found, "process_exit")]
+    assert exits == [("error", 1, None), ("oom", None, None), ("killed", None, "SIGKILL"), ("time_limit", None, None)]
+
+
+def test_kubernetes() -> None:
+    found = records("sick-kubernetes.txt")
+    pod, row = of(found, "process_exit")
+    assert (pod.host, pod.fields["exit_code"], pod.fields["reason"]) == ("gpu-node-07", 137, "oom")
+    assert pod.at == 1772625540.0
+    assert (pod.evidence[0].first, pod.evidence[0].last) == (9, 13)
+    assert (row.host, row.fields["reason"]) == ("gpu-node-02", "oom")
+    assert [(r.fields["event"], r.host) for r in of(found, "job_event")] == [("evicted", "gpu-node-07")]
+
+
+def test_yaml_status() -> None:
+    text = "  nodeName: gpu-node-09\n      terminated:\n        exitCode: 139\n        reason: Error\n"
+    (found,) = run(PARSER, text)
+    assert (found.host, found.fields["signal"], found.fields["reason"]) == ("gpu-node-09", "SIGSEGV", "crashed")
+
+
+def test_mpirun() -> None:
+    found = of(records("sick-mpi.txt"), "process_exit")
+    said = [(r.rank, r.host, r.fields.get("exit_code"), r.fields.get("signal"), r.fields["reporter"]) for r in found]
+    assert said == [
+        (6, None, 3, None, "mpi"),
+        (9, "gpu-a07", None, "SIGSEGV", "mpi"),
+        (3, None, 5, None, "mpi"),
+        (None, "gpu-a08", None, "SIGKILL", "mpi"),
+        (None, None, None, "SIGKILL", "shell"),
+    ]
+    assert [r.host for r in of(records("sick-mpi.txt"), "job_event")] == ["gpu-a02"]
+
+
+def test_credentials() -> None:
+    found = of(records("sick-credentials.txt"), "auth_clock_error")
+    assert [(r.fields["system"], r.host, r.evidence[0].first) for r in found] == [
+        ("munge", "gpu-a07", 1),
+        ("kerberos", None, 2),
+        ("tls", None, 4),
+        ("etcd", None, 5),
+    ]
+
+
+def test_normal_endings_only_cover_the_topic() -> None:
+    assert [(r.kind, r.fields) for r in records("healthy.txt")] == [("covered", {"topic": "process_exit"})]
+
+
+def test_dirty() -> None:
+    found = records("dirty.txt")
+    mpi = next(r for r in found if r.fields.get("reporter") == "mpi")
+    assert (mpi.rank, mpi.count, mpi.fields["pid"], mpi.fields["reason"]) == (9, 2, 812, "killed")
+    assert {r.fields["event"] for r in of(found, "job_event")} == {"time_limit", "oom"}
+
+
+def test_truncated() -> None:
+    assert [(r.kind, r.host) for r in records("truncated.txt")] == [("process_exit", "gpu-a03")]
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_blocks_give_what_lines_give(name: str) -> None:
+    lines = lines_of(fixture("job_log", name))
+    source = Source("x", "x")
+    whole = next(iter(PARSER.scan([Block(1, "\n".join(line.text for line in lines))], source)))
+    assert list(next(iter(PARSER.parse(iter(lines), source))).records()) == list(whole.records())
+
+
+def test_foreign_text_yields_nothing() -> None:
+    text = "State: Active\nPhysical state: LinkUp\nName: x\nReason: none\nstep 4 loss 2.1\nError: no such device\n"
+    assert PARSER.sniff(text, "x.txt") == 0
+    assert run(PARSER, text) == []
+
+
+@pytest.mark.parametrize("name", [*SICK, "healthy.txt", "dirty.txt", "truncated.txt"])
+def test_sniff(name: str) -> None:
+    assert PARSER.sniff(fixture("job_log", name), "x.txt") >= 0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=200), st.integers(0, 1500), st.sampled_from(SICK), st.integers(0, 200))
+def test_any_text_conforms(noise: str, at: int, name: str, cut: int) -> None:
+    text = fixture("job_log", name)
+    run(PARSER, noise)
+    run(PARSER, text[:at] + noise + text[at + cut :])
