@@ -20,6 +20,7 @@ _WHERE = re.compile(r"(\S{1,200}:\d{1,6})(?: \([^)]{1,120}\))?$")
 _GOES_ON = re.compile(
     r"This is usually caused|Disable NVLS|Do not force-enable|The buffer is left|Please use |\*|repeated occurrences"
 )
+_ADVICE_FOLLOWS = "is deprecated."
 _MAY_GO_ON = re.compile(r"bind|deprecated|completed with error", re.I)
 MAX_TEXT = 1_800
 
@@ -52,7 +53,7 @@ def _whole(log: Reader, message: str, place: Place, line: int) -> str:
     for number, text in enumerate(log.following(line)):
         if "NCCL " in text and HEAD.search(text):
             break
-        if _GOES_ON.match(text.lstrip()):
+        if _GOES_ON.match(text.lstrip()) or (number == 0 and text and message.endswith(_ADVICE_FOLLOWS)):
             taken.extend("" for _ in range(number - len(taken)))
             taken.append(text.rstrip())
         elif text.strip():
