@@ -18,14 +18,14 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from diagnose import reference
 from diagnose._durable.compile import Unsupported
 from diagnose._durable.rulesets import Phase
 from diagnose.model import Fact, Outcome, Problem, Rule
 
-MAX_MATCHES = 200_000
+MAX_MATCHES = 50_000
 """Joint matches that durable-rules may find in one phase (before what it cannot express is checked)."""
 
 _CHILD = Path(__file__).resolve().parent / "_durable" / "child.py"
@@ -46,7 +46,10 @@ def run(rules: Sequence[Rule], facts: Sequence[Fact], timeout_s: float = 30.0) -
 
             def match(some: Sequence[Rule], base: reference.Base) -> Iterable[Iterable[reference.Joint]]:
                 phase = Phase(some, base)
-                return phase.joints(child.ask(phase.job(MAX_MATCHES)))
+                try:
+                    return phase.joints(child.ask(phase.job(MAX_MATCHES)))
+                except ValueError:
+                    raise _Failed("its answer makes no sense") from None
 
             return reference.infer(rules, facts, match, f"durable-rules {version}")
     except (_Failed, Unsupported) as error:
@@ -113,7 +116,7 @@ class _Child:
         self._process.kill()
 
     def ask(self, job: dict[str, Any]) -> Any:
-        """The firings of one job, per ruleset."""
+        """The firings of one job, per ruleset; ValueError when the answer makes no sense."""
         try:
             self._stdin.write(json.dumps(job) + "\n")
             self._stdin.flush()
@@ -122,13 +125,13 @@ class _Child:
             line = ""
         if not line.endswith("\n"):
             raise _Failed(self._why())
-        try:
-            answer = json.loads(line)
-            if "error" in answer:
-                raise _Failed(str(answer["error"]))
-            return answer["fired"]
-        except (ValueError, TypeError, KeyError):
-            raise _Failed("its answer makes no sense") from None
+        answer = json.loads(line)
+        if not isinstance(answer, dict):
+            raise ValueError(f"not an answer: {line:.80}")
+        told = cast(dict[str, Any], answer)
+        if "error" in told:
+            raise _Failed(str(told["error"]))
+        return told.get("fired")
 
     def _why(self) -> str:
         if self._late:

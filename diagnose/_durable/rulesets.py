@@ -210,21 +210,24 @@ class Phase:
             elif side:
                 fact[side + attribute.name] = -1
 
-    def joints(self, fired: Sequence[Sequence[tuple[str, Sequence[int]]]]) -> list[list[Joint]]:
-        """The joint matches of each rule, sorted, from the child's answer."""
-        parts: dict[tuple[int, int, int], set[tuple[int, ...]]] = defaultdict(set)
-        for ruleset in fired:
-            for name, places in ruleset:
-                rule, variant, chunk = map(int, name.split("."))
-                parts[rule, variant, chunk].add(tuple(places))
+    def joints(self, fired: Any) -> list[list[Joint]]:
+        """The joint matches of each rule, sorted, from the child's answer; ValueError when it makes no sense."""
+        parts: dict[str, set[tuple[int, ...]]] = {d.name: set() for c in self._compiled for d in c.definitions}
+        sizes = {d.name: len(d.when) for c in self._compiled for d in c.definitions}
+        try:
+            for ruleset in fired:
+                for name, places in ruleset:
+                    if len(places) != sizes[name] or not all(0 <= p < len(self._base.facts) for p in places):
+                        raise ValueError(f"{name} cannot bind {places}")
+                    parts[name].add(tuple(places))
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"not an answer: {error!r}") from None
         return [self._joint(n, compiled, parts) for n, compiled in enumerate(self._compiled)]
 
-    def _joint(
-        self, n: int, compiled: Compiled, parts: dict[tuple[int, int, int], set[tuple[int, ...]]]
-    ) -> list[Joint]:
+    def _joint(self, n: int, compiled: Compiled, parts: dict[str, set[tuple[int, ...]]]) -> list[Joint]:
         variants: dict[int, set[tuple[int, ...]]] = {}
         for definition in compiled.definitions:
-            some = parts.get((n, definition.variant, definition.chunk), set())
+            some = parts[definition.name]
             variants[definition.variant] = variants.get(definition.variant, some) & some
         rule, facts = self._rules[n], self._base.facts
         found = [tuple(facts[p] for p in places) for places in sorted(set().union(*variants.values()))]
