@@ -44,7 +44,7 @@ _NO_HOST = (
 )
 
 _PREFIX = re.compile(
-    rf"(?P<quote>[ ]?(?:(?:> ){{1,8}}|>{{1,8}}(?={_STARTS})))"
+    rf"(?P<quote>[ ]?(?:(?:> ){{1,8}}|>{{1,8}} ?(?={_STARTS})))"
     rf"|(?P<stamp>(?:\d{{13,19}}[\s,]\s{{0,3}})?\s{{0,8}}\[?(?P<at>{_STAMP})\]?(?:\s*[|,]?\s+|\t|(?={_SIGNED}|[\[(])))"
     rf"|(?P<ctime>\s{{0,4}}(?P<at2>{_CTIME})(?=<std|\[\d{{1,10}},\d)(?:<(?:stdout|stderr|stddiag)>:)?)"
     r"|(?P<cri>\s{0,4}(?:stdout|stderr) [FP] )"
