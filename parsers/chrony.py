@@ -46,7 +46,6 @@ _DAEMON = re.compile(
 )
 _STEPPED = re.compile(
     r"System clock was stepped by (-?\d{1,12}(?:\.\d{1,9})?) seconds|time reset ([+-]?\d{1,12}(?:\.\d{1,9})?) s"
-    r"|System clock wrong by (-?\d{1,12}(?:\.\d{1,9})?) seconds"
     r"|step time server \S{1,60} offset ([+-]?\d{1,12}(?:\.\d{1,9})?)"
 )
 _UNIT = re.compile(
@@ -150,7 +149,7 @@ def _round(seconds: float) -> float:
 
 def _tracking(block: _Block, host: str | None, source: Source) -> Iterator[Record]:
     values = block.values
-    if len(values) < 3 or not {"Reference ID", "System time"} & set(values):
+    if len(values) < 3 or not {"Ref time (UTC)", "System time"} & set(values):
         return
     m = _SYSTEM_TIME.match(values.get("System time", ""))
     if m is None:

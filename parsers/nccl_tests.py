@@ -85,6 +85,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
         in_table = run is not None and bool(run.heading) and run.average is None
         message = unprefix(text).text if "#" in text or (in_table and text[:1] != " ") else text
         if "#" in message:
+            if run is None and _AVERAGE.search(message):
+                run = _Run(line, op)
             starts = _START.search(message) or (run is None and (_RANK.search(message) or _HEADING.search(message)))
             if starts and (run is None or run.average is not None):
                 if run is not None:

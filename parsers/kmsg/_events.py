@@ -145,11 +145,22 @@ def _edac(m: Match, message: str) -> Event:
 
 
 _PEERMEM = re.compile(r"nv(?:idia)?[-_]peer[-_]?mem\S{0,4} .{0,160}\bERROR\b")
+_NOTICE = re.compile(r"severity\([4-7]\)")
+
+
+def _mlx5_health(m: Match, message: str) -> Event | None:
+    """Firmware also reports warnings and notes (syslog severities 4 to 7); those are no failure."""
+    return None if _NOTICE.search(message) else _named("mlx5_health")(m, message)
+
+
 _INTERFACE = r"(?P<device>[A-Za-z][\w.@-]{1,31})"
 RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
     (
         "Xid (",
-        re.compile(r"\bNVRM: Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{4,20})\): (?P<code>\d{1,4})(?:, (?P<text>.*))?"),
+        re.compile(
+            r"\bNVRM: Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{4,20})(?: GPU-I:\d{1,3})?\): "
+            r"(?P<code>\d{1,4})(?:, (?P<text>.*))?"
+        ),
         _xid,
     ),
     ("SXid (", re.compile(r"SXid \((?:PCI:)?(?P<device>[^)]{4,20})\): (?P<code>\d{1,6})(?:, (?P<text>.*))?"), _sxid),
@@ -284,7 +295,7 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
             rf"mlx5_core (?P<device>{_BDF}).{{0,120}}(?:Health issue observed|health compromised|health recovery flow|"
             r"health recovery failed)"
         ),
-        _named("mlx5_health"),
+        _mlx5_health,
     ),
     (
         "mlx5_core ",
@@ -292,7 +303,7 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
             rf"mlx5_core (?P<device>{_BDF}).{{0,120}}(?:Fatal error \d{{1,3}} detected|firmware internal error|"
             r"mlx5_enter_error_state)"
         ),
-        _named("mlx5_health"),
+        _mlx5_health,
     ),
     (
         "imeout",

@@ -111,10 +111,13 @@ def normal_bus_id(text: str) -> str:
 
 
 def put_reasons(fields: dict[str, str | int | float | bool], bits: int) -> None:
-    """The clocks event reasons as mask and as the flags that rules ask for."""
+    """The clocks event reasons as mask and as the flags that rules ask for.
+
+    0x8 (HW slowdown) accompanies both thermal (0x40) and power-brake (0x80) slowdown, so it tells a brake only alone.
+    """
     fields["throttle_bits"] = bits
     fields["throttle_thermal"] = bool(bits & 0x60)
-    fields["throttle_brake"] = bool(bits & 0x88)
+    fields["throttle_brake"] = bool(bits & 0x80) or bits & 0x48 == 0x8
     fields["throttle_app_clocks"] = bool(bits & 0x2)
     fields["idle"] = bool(bits & 0x1)
 

@@ -113,6 +113,115 @@ def test_truncated_log_keeps_what_is_there() -> None:
     assert [r.fields["code"] for r in events("truncated.txt")] == [119]
 
 
+XID = "NVRM: Xid (PCI:0000:1a:00): 79, pid=1, name=x, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("prefix", "host", "at"),
+    [
+        ("[  186.338999] ", None, None),
+        ("[  186.338999] gpu-a07 kernel: ", "gpu-a07", None),
+        ("[  186.338999][ T123] ", None, None),
+        ("[Mar04 11:00] ", None, None),
+        ("[  +0.000012] ", None, None),
+        ("[Wed Mar  4 11:00:00 2026] ", None, 1772622000.0),
+        ("2026-03-04T11:00:00+0000 gpu-a07 kernel: ", "gpu-a07", 1772622000.0),
+        ("2026-03-04T12:00:00.000000+01:00 gpu-a07 kernel: [  186.338999] ", "gpu-a07", 1772622000.0),
+        ("2026-03-04T11:00:00,000000+00:00 ", None, 1772622000.0),
+        ("Wed 2026-03-04 11:00:00 UTC gpu-a07 kernel: ", "gpu-a07", 1772622000.0),
+        ("1772622000.500000 gpu-a07 kernel: ", "gpu-a07", 1772622000.5),
+        ("Mar  4 11:00:00 gpu-a07 kernel: ", "gpu-a07", None),
+        ("Mar 04 11:00:00.123456 gpu-a07 kernel: ", "gpu-a07", None),
+        ("gpu-a07: [  186.338999] ", "gpu-a07", None),
+        ("gpu-a07: [Wed Mar  4 11:00:00 2026] ", "gpu-a07", 1772622000.0),
+        ("kern  :err   : [  186.338999] ", None, None),
+        ("<3>[  186.338999] ", None, None),
+        ("3,812,186338999,-;", None, None),
+        ("3,812,186338999,-,caller=T123;", None, None),
+        ("", None, None),
+    ],
+)
+def test_every_prefix(prefix: str, host: str | None, at: float | None) -> None:
+    assert parser.sniff(prefix + XID, "x") >= 0.5
+    (record,) = of(run(parser, prefix + XID), "kernel_event")
+    assert (record.fields["code"], record.fields["device"], record.host, record.at) == (79, "0000:1a:00", host, at)
+
+
+@pytest.mark.parametrize(
+    ("message", "event", "fields"),
+    [
+        ("NVRM: Xid (PCI:0000:41:00 GPU-I:05): 31, pid=7, name=py, MMU Fault", "xid", {"device": "0000:41:00"}),
+        (
+            "detected NVSwitch fatal error 20034 on NVSwitch pci id 0000:86:00.0 physical id 8 port 61",
+            "sxid",
+            {"code": 20034, "severity": "fatal"},
+        ),
+        ("bond0: (slave eth2): link status definitely down, disabling slave", "link_down", {"device": "eth2"}),
+        ("bnxt_en 0000:41:00.0 ens2f0np0: NIC Link is Down", "link_down", {"device": "ens2f0np0"}),
+        (
+            "mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error, Bad or shorted cable",
+            "cable_error",
+            {"device": "0000:5e:00.0"},
+        ),
+        (
+            "NETDEV WATCHDOG: eth2 (mlx5_core): transmit queue 3 timed out",
+            "mlx5_timeout",
+            {"device": "eth2"},
+        ),
+        ("watchdog: BUG: soft lockup - CPU#12 stuck for 26s! [python:4242]", "cpu_lockup", {}),
+        ("rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", "cpu_lockup", {}),
+        ("NVRM: GPU 0000:19:00.0: RmInitAdapter failed! (0x62:0xffff:2477)", "nvrm_error", {"device": "0000:19:00.0"}),
+        ("nf_conntrack: nf_conntrack: table full, dropping packet", "conntrack_full", {}),
+        (
+            "mlx5_core 0000:5e:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0011 address=0x7f3a0000]",
+            "iommu_fault",
+            {"device": "0000:5e:00.0"},
+        ),
+        (
+            "pcieport 0000:00:1c.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, id=00e4(Receiver ID)",
+            "aer",
+            {"device": "0000:00:1c.0", "severity": "corrected"},
+        ),
+    ],
+)
+def test_messages(message: str, event: str, fields: dict[str, object]) -> None:
+    record = find(of(run(parser, "[ 1.000000] " + message), "kernel_event"), event)
+    assert fields.items() <= dict(record.fields).items()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "mlx5_core 0000:5e:00.0: Health issue observed, firmware trace event, severity(4) WARNING:",
+        "mlx5_core 0000:5e:00.0: Port module event: module 0, Cable plugged",
+        "mlx5_core 0000:5e:00.0: 504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)",
+        "mce: CPU0: Thermal monitoring enabled (TM1)",
+        "IPv6: ADDRCONF(NETDEV_CHANGE): veth12: link becomes ready",
+        "pcieport 0000:00:01.0: AER: enabled with IRQ 130",
+        "clocksource: Switched to clocksource tsc",
+        "nvme nvme2: I/O tag 412 (119c) opcode 0x2 (I/O Cmd) QID 31 timeout, completion polled",
+        "nvidia-peermem loaded",
+        "EXT4-fs (nvme0n1p2): re-mounted. Opts: errors=remount-ro. Quota mode: none.",
+    ],
+)
+def test_messages_that_mean_nothing(message: str) -> None:
+    assert not of(run(parser, "[ 1.000000] " + message), "kernel_event")
+
+
+def test_firmware_first_errors_and_old_oom_lines() -> None:
+    text = """[ 1.000000] {1}[Hardware Error]: event severity: corrected
+[ 1.000000] {1}[Hardware Error]:   section_type: PCIe error
+[ 1.000000] {1}[Hardware Error]:   device_id: 0000:3b:00.0
+[ 2.000000] Task in /kubepods/pod7 killed as a result of limit of /kubepods/pod7
+[ 2.000000] Memory cgroup out of memory: Kill process 551 (python3) score 1900 or sacrifice child
+[ 2.000000] Killed process 551 (python3) total-vm:219736kB, anon-rss:20264kB, file-rss:3276kB
+"""
+    records = of(run(parser, text), "kernel_event")
+    assert find(records, "aer").fields["device"] == "0000:3b:00.0"
+    oom = find(records, "oom_kill")
+    assert (oom.fields["cgroup"], oom.fields["constraint"], oom.count) == ("/kubepods/pod7", "memcg", 1)
+
+
 def unfold(items: Iterable[Record | Digest]) -> list[Record]:
     return [r for item in items for r in (item.records() if isinstance(item, Digest) else [item])]
 

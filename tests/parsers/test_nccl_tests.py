@@ -56,6 +56,13 @@ def test_cut_and_failed_runs_are_not_complete() -> None:
     assert "busbw_gbps" not in failed.fields
 
 
+def test_summary_without_its_table() -> None:
+    (record,) = run(
+        parser, "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 33.3227 \n#\n", "all_gather_perf.txt"
+    )
+    assert dict(record.fields) == {"op": "all_gather", "avg_busbw_gbps": 33.3227, "complete": False}
+
+
 def test_foreign_text_is_left_alone() -> None:
     for name, text in foreign("nccl_tests"):
         assert parser.sniff(text, name) < 0.5, name

@@ -39,6 +39,7 @@ def test_query_listing_of_sick_gpus() -> None:
     found = gpus("sick-q.txt")
     hot, lost = found[0].fields, found[1].fields
     assert (hot["throttle_bits"], hot["throttle_thermal"], hot["clock_sm_mhz"]) == (0x68, True, 705.0)
+    assert hot["throttle_brake"] is False, "hardware slowdown by heat is no power brake"
     assert (lost["pcie_gen"], lost["pcie_width"], lost["throttle_brake"]) == (3, 8, True)
     assert (lost["ecc_uncorrected_volatile"], lost["remap_pending"], lost["remap_failed"]) == (3, True, True)
     assert lost["error"] == "GPU is lost"
