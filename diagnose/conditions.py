@@ -57,6 +57,31 @@ class _Node:
     items: tuple[_Node, ...] = ()
 
 
+_NAME = rf"(?!(?:{'|'.join(KEYWORDS)})\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?"
+_STRING = r"'[^'\n]*'|\"[^\"\n]*\""
+_PLAIN = rf"""
+    (?P<left>{_NAME})\s*(?P<op>[=!<>]=|[<>])\s*
+    (?:(?P<text>{_STRING})|(?P<number>{NUMBER})|(?P<right>{_NAME}))
+    (?=\s*(?:\)|\Z|and\b|or\b))"""
+"""A whole comparison of a name with a name or constant: most of what rules say, read in one step."""
+
+
+def _plain_comparison(_: str, __: int, tokens: Any) -> _Node:
+    found: re.Match[str] = tokens[0]
+    kind = found.lastgroup or ""
+    at, value = found.start(kind) + 1, found[kind]
+    if kind == "right":
+        right = _Node(at, "name", value)
+    else:
+        right = _Node(at, "literal", value[1:-1] if kind == "text" else _number(value))
+    left = _Node(found.start("left") + 1, "name", found["left"])
+    return _Node(found.start("op") + 1, found["op"], None, (left, right))
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.isdigit() else float(text)
+
+
 @cache
 def _grammar() -> pp.ParserElement:
     def leaf(pattern: str, op: str, read: Any) -> pp.ParserElement:
@@ -88,14 +113,11 @@ def _grammar() -> pp.ParserElement:
 
         return (pp.Regex(word) - item).set_parse_action(act)
 
-    def plain(text: str) -> int | float:
-        return int(text) if text.isdigit() else float(text)
-
     with_unit = leaf(rf"{NUMBER}[ ]?(?:{UNIT})(?![\w/])", "quantity", quantity_of)
-    number = leaf(rf"{NUMBER}(?![\w.%])", "literal", plain)
-    string = leaf(r"'[^'\n]*'|\"[^\"\n]*\"", "literal", lambda text: text[1:-1])
+    number = leaf(rf"{NUMBER}(?![\w.%])", "literal", _number)
+    string = leaf(_STRING, "literal", lambda text: text[1:-1])
     truth = leaf(r"(?:true|false)\b(?!\.)", "literal", lambda text: text == "true")
-    name = leaf(rf"(?!(?:{'|'.join(KEYWORDS)})\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?", "name", str)
+    name = leaf(_NAME, "name", str)
     name.set_name("a field, number or text")
 
     expression = pp.Forward()
@@ -119,7 +141,8 @@ def _grammar() -> pp.ParserElement:
         op = "in" if sign.value == "in" else "not in"
         return _Node(sign.at, op, None, (left, _Node(sign.at, "list", None, tuple(right))))
 
-    relation = known | (total + pp.Opt(comparison | member)).set_parse_action(compare)
+    plain = pp.Regex(re.compile(_PLAIN, re.VERBOSE), as_match=True).set_parse_action(_plain_comparison)
+    relation = plain | known | (total + pp.Opt(comparison | member)).set_parse_action(compare)
     negation = pp.Forward()
     negation <<= unary(r"not\b", "not", negation) | relation
     expression <<= chain(chain(negation, r"and\b"), r"or\b")

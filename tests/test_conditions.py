@@ -167,3 +167,11 @@ def test_any_text_parses_or_is_refused_with_columns(text):
         conditions.parse_condition(text, "nic_rate", ALIASES, {}, vocabulary())
     except ConditionError as error:
         assert all(1 <= m.column <= len(text) + 1 for m in error.mistakes)
+
+
+@pytest.mark.parametrize(
+    "text", ["value >= 1.5", "device != 'a b'", "value == pause.value", 'metric == "x"', "value < limit"]
+)
+def test_the_short_way_of_reading_comparisons_gives_the_same_as_the_long_one(text):
+    left, rest = text.split(" ", 1)
+    assert parse(text, limit=3) == parse(f"({left}) {rest}", limit=3)
