@@ -44,7 +44,7 @@ _STATES = r"UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT"
 _HEAD = re.compile(r"\d{1,7}: ([\w.:-]{1,40})(?:@([\w.:-]{1,40}))?: <([A-Z0-9_,-]*)>(.*)")
 _BRIEF = re.compile(
     rf"([\w.:-]{{1,40}})(?:@([\w.:-]{{1,40}}))?\s+({_STATES})\s+"
-    r"(?:[0-9a-f:]{17,60} <([A-Z0-9_,-]*)>|((?:[0-9a-f.:]+/\d{1,3} ?)+))\s*$"
+    r"(?:[0-9a-f:]{17,60} <([A-Z0-9_,-]*)>|((?:[0-9a-f.:]+/\d{1,3}(?: |$))+))\s*$"
 )
 _IFCONFIG = re.compile(r"([\w.:-]{1,40}): flags=\d+<([A-Z0-9_,]*)>\s+mtu (\d+)")
 _WORD = re.compile(r"\b(mtu|state|master) (\S+)")

@@ -18,7 +18,7 @@ KIND = "lldp"
 TOPICS = ("lldp",)
 
 _INTERFACE = re.compile(r"Interface:\s+(\S{1,40}?),(?:\s|$)")
-_FIELD = re.compile(r"\s+(SysName|PortID|PortDescr|ChassisID):\s+(\S.*?)\s*$")
+_FIELD = re.compile(r"\s+(SysName|PortID|PortDescr|ChassisID):\s+(\S.*)$")
 _KEY = re.compile(r"lldp\.(\S{1,40}?)\.(chassis|port)\.(name|mac|ifname|local|ifalias|descr)=(.*)$")
 _NETWORKCTL = re.compile(r"LINK\s+(?:PEER\s+)?CHASSIS[- ]ID\s+SYSTEM[- ]NAME\s+CAPS\s+PORT[- ]ID")
 _LLDPTOOL = re.compile(r"\blldptool\b.{0,60}?-i\s*([\w.@:-]{1,40})")
@@ -90,7 +90,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterable[Record]:
             _tlv(current, tlv, text.strip(), line)
             tlv = None
         elif current is not None and (m := _FIELD.match(text)):
-            _plain(current, m.group(1), m.group(2), line)
+            _plain(current, m.group(1), m.group(2).strip(), line)
         elif text.startswith("lldp.") and (m := _KEY.match(text)):
             _keyvalue(keyed, m, line)
         elif _NETWORKCTL.match(text):

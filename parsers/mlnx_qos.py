@@ -19,7 +19,7 @@ UNKNOWN_DEVICE = "nic"
 
 _COMMAND = re.compile(r"\bmlnx_qos\b.{0,80}?(?:-i|--interface)[ =]?\s*([\w.@:-]{1,40})")
 _TRUST = re.compile(r"\s*Priority trust state: (dscp|pcp|both)\b", re.IGNORECASE)
-_DSCP = re.compile(r"\s*prio:([0-7]) dscp:([\d, ]+)\s*$")
+_DSCP = re.compile(r"\s*prio:([0-7]) dscp:([\d, ]*\d,?)\s*$")
 _ENABLED = re.compile(r"\s*enabled((?:\s+[01]){1,8})\s*$")
 _PRIORITY = re.compile(r"\s*priority((?:\s+[0-7]){1,8})\s*$")
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,62}): (.*)", re.DOTALL)

@@ -58,9 +58,9 @@ KNOWN = IB_PORT_COUNTERS | _names(
 _PATH = re.compile(
     r"(?:(?P<device>[A-Za-z][\w.-]{0,39})/)?(?:ports/(?P<port>\d{1,3})/)?(?P<folder>hw_counters|counters)/(?P<name>\w{2,60})"
 )
-_VALUE = re.compile(r"\s*[:=]?\s*(\d{1,20})\s*$")
-_LIST = re.compile(r"\s{0,8}([A-Za-z]\w{2,59})\s*[:=\s]\s*(\d{1,20})\s*$")
-_STATISTIC = re.compile(r"link ([\w.-]{1,40})/(\d{1,3}) ((?:\w+ \d{1,20} ?)+)$")
+_VALUE = re.compile(r"(?:\s*[:=])?\s*(\d{1,20})\s*$")
+_LIST = re.compile(r"\s{0,8}([A-Za-z]\w{2,59})(?:\s*[:=]\s*|\s+)(\d{1,20})\s*$")
+_STATISTIC = re.compile(r"link ([\w.-]{1,40})/(\d{1,3}) ((?:\w+ \d{1,20} )+)$")
 _PERFQUERY = re.compile(r"# Port (?:extended )?counters: Lid (\d+) port (\d+)")
 _DOTTED = re.compile(r"(\w{3,60}):\.{2,}(\d{1,20})\s*$")
 _QUERY_HEAD = re.compile(r'Errors for (?:0x[0-9a-f]+ )?"([^"]{1,80})"')
@@ -81,7 +81,7 @@ _SNIFF = re.compile(
 _SNIFF_LIST = re.compile(
     r"^[ \t]{0,8}(?:==> )?(?:"
     + "|".join(sorted(KNOWN - {"lifespan", "link_downed"}))
-    + r")(?:[ \t]*[:= \t][ \t]*\d+| <==)[ \t]*$",
+    + r")(?:[ \t]*[:=][ \t]*\d+|[ \t]+\d+| <==)[ \t]*$",
     re.MULTILINE,
 )
 

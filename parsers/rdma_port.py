@@ -87,7 +87,7 @@ class _Ports:
             entry.fields["port"] = port
         for name, value in known.items():
             entry.fields.setdefault(name, value)
-        if line not in entry.lines:
+        if len(entry.lines) < 12 and line not in entry.lines:
             entry.lines.append(line)
 
     def records(self, source: Source) -> Iterator[Record]:

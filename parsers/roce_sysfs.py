@@ -17,8 +17,8 @@ TOPICS = ("qos",)
 _CLASS_FILE = re.compile(r"infiniband/([\w.-]{1,40})/tc/\d{1,3}/traffic_class\b")
 _ECN_FILE = re.compile(r"net/([\w.@-]{1,40})/ecn/roce_(np|rp)/enable/([0-7])\b")
 _TOS = re.compile(r"\bcma_roce_tos\b(?:.{0,40}-d\s*([\w.-]{1,40}))?")
-_CLASS = re.compile(r"\s*[:=]?\s*(?:Global tclass=)?(\d{1,3})\s*$")
-_BIT = re.compile(r"\s*[:=]?\s*([01])\s*$")
+_CLASS = re.compile(r"(?:\s*[:=])?\s*(?:Global tclass=)?(\d{1,3})\s*$")
+_BIT = re.compile(r"(?:\s*[:=])?\s*([01])\s*$")
 _SNIFF = re.compile(
     r"/tc/\d{1,3}/traffic_class\b|/ecn/roce_[nr]p/enable/[0-7]\b|\bcma_roce_tos -d|^Global tclass=\d", re.MULTILINE
 )

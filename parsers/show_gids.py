@@ -23,7 +23,7 @@ _ROW = re.compile(
 )
 _HCA_ID = re.compile(r"hca_id:\s+([\w.-]{1,40})")
 _PORT = re.compile(r"\s+port:\s+(\d{1,3})\s*$")
-_GID = re.compile(r"\s*GID\[\s*(\d{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:,\s*(.+?))?\s*$")
+_GID = re.compile(r"\s*GID\[\s*(\d{1,4})\]:\s*([0-9a-fA-F:.]{2,45})\s*(?:,(.*))?$")
 _SYSFS = re.compile(
     r"(?:^|/)([A-Za-z][\w.-]{0,39})/ports/(\d{1,3})/(gids|gid_attrs/types|gid_attrs/ndevs)/(\d{1,4})\s*:\s*(\S.*)"
 )
@@ -76,7 +76,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterable[Record]:
             _sysfs(entries, m, line)
     for entry in entries.values():
         if "gid" in entry.fields:
-            yield Record("rdma_gid", entry.fields, tuple(evidence(source, line) for line in entry.lines))
+            yield Record("rdma_gid", entry.fields, tuple(evidence(source, line) for line in entry.lines[:4]))
 
 
 def _sysfs(entries: dict[tuple[str, int | None, int], _Entry], m: re.Match[str], line: Line) -> None:

@@ -30,14 +30,12 @@ _QUEUE_ROW = re.compile(rf"\s*({_PORT})\s+(UC|MC|ALL)(\d{{1,2}})((?:\s+(?:[\d,]+
 _WATCHDOG = re.compile(
     rf"\s*({_PORT}):(\d{{1,2}})\s+(operational|stormed|N/A)\s+(\d+)/(\d+)\s+(\d+)/(\d+)\s+(\d+)/(\d+)"
 )
-_LLDP_ROW = re.compile(rf"\s*({_PORT})\s+(\S+)\s+(\S+)\s+([A-Z]*)\s+(\S+)\s*$")
+_LLDP_ROW = re.compile(rf"\s*({_PORT})\s{{1,60}}(\S+)\s{{1,60}}(\S+)\s{{1,60}}([A-Z]*)\s{{1,60}}(\S+)\s*$")
 _NXOS_PFC = re.compile(
     rf"\s*({_PORT})\s+(?:Auto|On|Off)\s+(?:On|Off)\s+(?:\(([0-9a-fA-F]{{1,2}})\)\s+)?(\d+)\s+(\d+)\s*$"
 )
 _NXOS_QUEUING = re.compile(rf"\s*(?:Egress|Ingress) Queuing for ({_PORT})")
-_NXOS_COS = re.compile(
-    r"\W*([0-7])\W+(?:\d+|-)\W+(?:\d+|-)\W+(?:Active|Inactive)\W+(\d+)\W+(?:Active|Inactive)\W+(\d+)"
-)
+_LINK_STATES = ("Active", "Inactive")
 _NXOS_DROP = re.compile(r"\W*Ingress MMU Drop Pkts\W+(\d+)")
 _ARISTA = re.compile(r"\s*Port\s+RxPfc\s+TxPfc\s*$")
 _ARISTA_ROW = re.compile(rf"\s*({_PORT})\s+(\d+)\s+(\d+)\s*$")
@@ -181,11 +179,14 @@ def _queue(reader: _Reader, m: re.Match[str], line: Line, source: Source) -> Ite
 
 
 def _nxos_queuing(reader: _Reader, port: str, text: str, line: Line, source: Source) -> Iterator[Record]:
-    if m := _NXOS_COS.match(text):
-        sent, received = int(m.group(2)), int(m.group(3))
+    words = text.replace("|", " ").split()
+    if len(words) == 7 and words[0] in set("01234567") and words[3] in _LINK_STATES and words[5] in _LINK_STATES:
+        sent, received = _count(words[4]), _count(words[6])
         if sent or received:
-            fields: Fields = {"switch": reader.switch, "port": port, "priority": int(m.group(1)), "tx_pause": sent,
-                              "rx_pause": received}  # fmt: skip
+            fields: Fields = {"switch": reader.switch, "port": port, "priority": int(words[0])}
+            for name, count in (("tx_pause", sent), ("rx_pause", received)):
+                if count is not None:
+                    fields[name] = count
             yield Record("switch_pfc", fields, (evidence(source, line),))
     elif m := _NXOS_DROP.match(text):
         fields = {"switch": reader.switch, "port": port, "drops": int(m.group(1))}

@@ -16,7 +16,6 @@ DARK_DBM = -40.0
 """Stands for no light; modules print -inf or a floor of -40 dBm."""
 
 _DARK_BELOW = -30.0
-_LINE = re.compile(r"\s*(\S[^:]*?)\s*: (.*?)\s*$")
 _POWER = re.compile(
     r"(?:Rcvr signal avg optical power|Receiver signal average optical power)\s*(?:\(Chan(?:nel)? (\d+)\))?$"
 )
@@ -34,10 +33,10 @@ def module(lines: Sequence[Line], device: str, source: Source) -> Iterator[Recor
     shown: list[Line] = []
     media_lanes: int | None = None
     for line in lines[:2_000]:
-        m = _LINE.match(line.text)
-        if m is None:
+        name, colon, value = line.text.partition(" : ")
+        if not colon:
             continue
-        key, value = re.sub(r"\s+", " ", m.group(1)), m.group(2)
+        key, value = " ".join(name.split()), value.strip()
         kept = len(fields) + len(power) + sum(map(len, flags.values()))
         if key == "Identifier":
             fields["identifier"] = re.sub(r"^0x[0-9a-f]+ ", "", value).strip("()")

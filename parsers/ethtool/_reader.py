@@ -24,7 +24,7 @@ _HEADER = re.compile(
     r"\s*(Settings|Features|Pause parameters|Coalesce parameters|Ring parameters|Channel parameters"
     r"|Time stamping parameters|FEC parameters|Private flags|Standard stats) for ([\w.@:-]{1,40}):\s*$"
 )
-_COMMAND = re.compile(r"(?:^|[\s$#>+=;])ethtool(?P<rest>(?:\s+[\w.@:-]+)*)\s*(?:$|[;|&<>#])")
+_COMMAND = re.compile(r"(?:^|[\s$#>+=;])ethtool(?P<rest>(?:\s{1,4}[\w.@:-]{1,60}){0,12})\s*(?:$|[;|&<>#])")
 _BANNER = re.compile(r"==> (\S+) <==")
 _ERROR = re.compile(
     r"\s*(?:netlink error: |Cannot get |no stats available|No data available|ethtool: bad command line"

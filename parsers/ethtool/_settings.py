@@ -22,7 +22,6 @@ FEATURES = (
 
 _MODE = re.compile(r"\b(\d{2,7})base[A-Za-z]")
 _FEATURE = re.compile(r"\s*([A-Za-z][\w-]*): (on|off)(?:\s+\[(fixed|requested on|requested off|not requested)\])?\s*$")
-_FLAG = re.compile(r"\s*(\S[^:]*?)\s*: (on|off)\s*$")
 
 Fields = dict[str, str | int | float | bool]
 KeyValue = tuple[str, str, Line]
@@ -240,7 +239,7 @@ def fec(lines: Sequence[Line], device: str, source: Source) -> Iterator[Record]:
 def private_flags(lines: Sequence[Line], device: str, source: Source) -> Iterator[Record]:
     """`ethtool --show-priv-flags DEV`."""
     for line in lines[:200]:
-        m = _FLAG.match(line.text)
-        if m:
-            fields: Fields = {"device": device, "flag": m.group(1), "on": m.group(2) == "on"}
+        name, colon, state = line.text.rpartition(": ")
+        if colon and name.strip() and state.strip() in ("on", "off"):
+            fields: Fields = {"device": device, "flag": name.strip()[:60], "on": state.strip() == "on"}
             yield Record("nic_private_flag", fields, (evidence(source, line),))

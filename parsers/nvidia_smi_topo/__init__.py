@@ -22,6 +22,9 @@ KIND = "nvidia_smi_topo"
 TOPICS = ("gpu_topology", "gpu_p2p")
 
 
+MAX_COLUMNS = 256
+"""More GPUs and NICs than any host has; longer lines are no header."""
+
 _MAX_WRAPS = 16
 
 _RELATIONS = r"NV\d{1,2}|NODE|SYS|SOC|PIX|PXB|PHB|N/A|ERR|X"
@@ -202,4 +205,6 @@ def _header(text: str) -> tuple[list[str], int] | None:
     except pp.ParseException:
         return None
     columns = list(found["columns"])
-    return (columns, len(found["tail"])) if len(set(columns)) == len(columns) else None
+    if len(columns) > MAX_COLUMNS or len(set(columns)) < len(columns):
+        return None
+    return columns, len(found["tail"])
