@@ -256,6 +256,7 @@ def test_lint_wants_readers_of_derived_facts_in_a_later_phase(tmp_path):
         ("changes-state", "mlnx_qos -i eth0 --pfc 0,0,0,1,0,0,0,0", False),
         ("changes-state", "export NCCL_P2P_DISABLE=1", True),
         ("changes-state", "unset NCCL_P2P_DISABLE", False),
+        ("changes-state", "Never set NCCL_IB_DISABLE=1 for this; try NCCL_P2P_DISABLE=1", True),
         ("changes-state", "nvidia-smi --gpu-reset -i 3", True),
         ("maintenance", "nvidia-smi --gpu-reset -i 3", False),
         ("changes-state", "systemctl restart nvidia-fabricmanager", True),
@@ -334,3 +335,8 @@ def test_any_damage_gives_errors_or_a_rule(tmp_path_factory, at, length, junk):
     book = load([folder])
     assert bool(book.rules) or bool(book.errors)
     lint([folder])
+
+
+def test_a_warning_against_harm_is_no_harm():
+    text = "Remove NCCL_NET_GDR_LEVEL=LOC from the job; do not raise the timeout"
+    assert list(step_problems({"text": text, "command": "unset NCCL_NET_GDR_LEVEL", "effect": "changes-state"})) == []

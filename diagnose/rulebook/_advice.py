@@ -123,6 +123,19 @@ _CHANGES_RE = re.compile("|".join(_CHANGES), re.ASCII)
 _DESTRUCTIVE_RE = re.compile("|".join(_DESTRUCTIVE), re.ASCII)
 
 
+_AGAINST = re.compile(
+    r"\b(?:remov\w{1,3}|unset|drop|delet\w{1,3}|not|never|no|without|instead\sof)\b[^.;\n]{0,40}\Z", re.I
+)
+"""What turns a harmful text into a warning against it, when it stands just before."""
+
+
+def _harmful(pattern: re.Pattern[str], text: str, command: str) -> re.Match[str] | None:
+    for found in pattern.finditer(text):
+        if not _AGAINST.search(text[max(0, found.start() - 60) : found.start()]):
+            return found
+    return pattern.search(command)
+
+
 def _wording(step: Mapping[str, Any]) -> str:
     return "\n".join(str(step.get(part) or "") for part in ("text", "command"))
 
@@ -135,7 +148,7 @@ def step_problems(step: Mapping[str, Any]) -> Iterator[str]:
     wording, command, effect = _wording(step), str(step.get("command") or ""), step.get("effect")
     if not step.get("allow"):
         for why, pattern in _HARMFUL_RE.items():
-            if found := pattern.search(wording):
+            if found := _harmful(pattern, str(step.get("text") or ""), command):
                 yield f"'{found[0]:.60}': {why}; leave it out, or say with 'allow:' why it is right here"
     if effect != "maintenance":
         for what, pattern in _MAINTENANCE_RE.items():
