@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
 import os
 import subprocess
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from diagnose import cli, run
-from diagnose.commands import analyse
+from diagnose.commands import analyse, output
 from diagnose.model import Diagnosis, Problem
 from diagnose.report.jsonform import from_json, to_json
 from tests.report.sample import QUIET, SAMPLE
@@ -248,6 +250,35 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]):
 def test_schemas_are_printed(name: str, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["schema", name]) == 0
     assert json.loads(capsys.readouterr().out)["$schema"].endswith("2020-12/schema")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, quiet: bool):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with output.progress(argparse.Namespace(quiet=quiet)) as show:
+        show(run.Progress("parse", "logs/\x1b[31mnccl.log", 3, 9))
+    if quiet:
+        assert screen.getvalue() == ""
+    else:
+        assert "4/9 logs/\\x1b[31mnccl.log" in screen.getvalue() and screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_colour_follows_the_terminal(monkeypatch: pytest.MonkeyPatch):
+    args = argparse.Namespace(output=None, lang="en", verbose=False, quiet=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[" in output.render(SAMPLE, "text", args)
+    monkeypatch.setenv("NO_COLOR", "")
+    assert "\x1b[" in output.render(SAMPLE, "text", args)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in output.render(SAMPLE, "text", args)
 
 
 # --- rules ------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def man_page(parser: argparse.ArgumentParser) -> str:
         }),
         ".SH ENVIRONMENT",
         *_items({
-            "NO_COLOR": "no colour, whatever its value",
+            "NO_COLOR": "no colour, when it holds anything",
             "XDG_CONFIG_HOME": "where diagnose/site.toml is looked for",
         }),
         ".SH FILES",

@@ -56,7 +56,7 @@ def render(diagnosis: Diagnosis, kind: str, args: argparse.Namespace) -> str:
         diagnosis,
         width=width,
         lang=args.lang,
-        colour=on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb",
+        colour=on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
         verbose=args.verbose,
         brief=args.quiet,
     )

@@ -9,7 +9,7 @@ from diagnose.report.safe import safe, safe_lines
 _TOKEN = re.compile(r"\S+")
 # Mentions, issue references, addresses that trackers turn into links, and emoji codes act even in plain prose.
 _ACTIVE = re.compile(
-    r"@\w|#\d|://|\bwww\.|\b(?:GH|[A-Z]{2,10})-\d|\bmailto:|javascript:|\bxmpp:|:[a-z_+-]+:|\w@\w", re.IGNORECASE
+    r"@\w|#\d|://|\bwww\.|(?-i:\b[A-Z][A-Z0-9]{1,9}-\d)|\bmailto:|javascript:|\bxmpp:|:[a-z_+-]+:|\w@\w", re.IGNORECASE
 )
 _SPECIAL = re.compile(r"[\\`*\[\]{}<>|~#&$^]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 _LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)](?=\s|$))")

@@ -338,5 +338,6 @@ def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str
     if v.state == "cannot-tell":
         what = f"{words['cannot_tell']}{words.colon()}{what}"
         what += "" if undetermined(lead) else f"; {words['no_cause']}"
-    found: Quote | str = v.quote(lead.evidence[0]) if lead.evidence else words["no_evidence"]
+    decides = next((e for e in lead.evidence if e.spans), lead.evidence[0] if lead.evidence else None)
+    found: Quote | str = v.quote(decides) if decides else words["no_evidence"]
     return what, found, safe_command(lead) or ask or words["no_command"]
