@@ -32,7 +32,7 @@ from diagnose.model import (
     unfold_ranks,
 )
 from diagnose.vocabulary import vocabulary
-from diagnose.wording import render
+from diagnose.wording import fill, render
 
 MAX_EVIDENCE = 12
 """Evidence items kept per finding."""
@@ -114,8 +114,11 @@ def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
     filled: list[Step] = []
     for step in texts.steps:
         parts = {
-            name: render(value, bound) if value and "{" in value else value
-            for name, value in (("text", step.text), ("command", step.command), ("where", step.where))
+            name: fill(value, bound, shell=name == "command") if value else value
+            for name, value in (
+                ("text", step.text), ("command", step.command), ("where", step.where),
+                ("verify", step.verify), ("rollback", step.rollback),
+            )
         }
         filled.append(replace(step, **parts))
     return tuple(filled)
