@@ -114,7 +114,7 @@ def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
     filled: list[Step] = []
     for step in texts.steps:
         parts = {
-            name: fill(value, bound, shell=name == "command") if value else value
+            name: fill(value, bound, shell=name not in ("text", "where")) if value else value
             for name, value in (
                 ("text", step.text), ("command", step.command), ("where", step.where),
                 ("verify", step.verify), ("rollback", step.rollback),
