@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnose.model import Line, Record, Source
-from diagnose.parsing import device_from_command, parse_ctime, parse_time, problem
+from diagnose.parsing import parse_ctime, parse_time, problem
 
 from . import _counters, _json, _module, _settings
 
@@ -24,7 +24,9 @@ _HEADER = re.compile(
     r"\s*(Settings|Features|Pause parameters|Coalesce parameters|Ring parameters|Channel parameters"
     r"|Time stamping parameters|FEC parameters|Private flags|Standard stats) for ([\w.@:-]{1,40}):\s*$"
 )
-_COMMAND = re.compile(r"(?:^|[\s$#>+=;])ethtool(?P<rest>(?:\s{1,4}[\w.@:-]{1,60}){0,12})\s*(?:$|[;|&<>#])")
+_COMMAND = re.compile(
+    r"(?:^|[\s$#>+=;])ethtool(?P<options>(?:\s{1,4}-{1,2}[\w-]{1,30}){0,4})\s{1,4}([A-Za-z][\w.@-]{0,39})(?=\s*(?:$|[;|&<>#])|(?P<more>\s))"
+)
 _BANNER = re.compile(r"==> (\S+) <==")
 _ERROR = re.compile(
     r"\s*(?:netlink error: |Cannot get |no stats available|No data available|ethtool: bad command line"
@@ -33,7 +35,9 @@ _ERROR = re.compile(
 _NOISE = re.compile(r"\s*(?:netlink error: |Cannot get |For more information run ethtool)")
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,62}): ?(.*)", re.DOTALL)
 _KEY = re.compile(r"\s*[A-Za-z][^:\n]{0,70}:|\s{8,}\S|\s+\S+\s*$")
+_ECHOED = re.compile(r"(?:[=#*-]{1,20}\s*)?((?:eth|en[opsx]|ib|bond|p\d+p)[\w.]{1,20})\s*:?(?:\s*[=#*-]{1,20})?")
 _STAMP = re.compile(r"\d{4}-[\d:.,TZ+ -]{15,31}")
+_FEATURE = re.compile(r"\s*[a-z][\w-]{2,60}:?\s+(?:on|off)\b")
 _SNAPSHOT = re.compile(r"((?:e[nt]|ib|bond|mlx|p\d)[\w@-]*)\.\d$")
 _FILE = re.compile(
     r"ethtool(?:[-_. ]{1,3}(?:show-fec|show-priv-flags|show-module|module|include-statistics|[A-Za-z](?=[-_. ]|$)))*"
@@ -56,6 +60,14 @@ _READERS: dict[str, Callable[[Sequence[Line], str, Source], Iterator[Record]]] =
     "module": _module.module,
 }
 _SPANS_BLANKS = ("Coalesce parameters", "counters", "module", "Standard stats")
+
+
+def _typed(text: str) -> str | None:
+    """The interface of an ethtool command in a line; prose about ethtool is none."""
+    m = _COMMAND.search(text)
+    if m is None or (m.group("more") and not m.group("options")):
+        return None
+    return m.group(2).split("@")[0]
 
 
 def _time(text: str) -> float | None:
@@ -114,7 +126,7 @@ class Reader:
         self.source = source
         self.host = host
         told = source.command if source.command and "ethtool" in source.command else None
-        self.of_source = device_from_command(told) or device_of_file(source.name)
+        self.of_source = (_typed(told) if told else None) or device_of_file(source.name)
         self.typed: str | None = None
         self.last: str | None = None
         self.block: _Block | None = None
@@ -129,9 +141,9 @@ class Reader:
             yield from self._feed_json(line, text)
             return
         own = line if text is line.text else Line(line.number, text, line.at)
-        if "ethtool" in text and (m := _COMMAND.search(text)):
+        if "ethtool" in text and (typed := _typed(text)):
             yield from self.finish()
-            self.typed = device_from_command("ethtool" + m.group("rest"))
+            self.typed = typed
         elif text.startswith("==> ") and (m := _BANNER.match(text)):
             yield from self.finish()
             self.typed = device_of_file(m.group(1).rsplit("/", 1)[-1])
@@ -149,6 +161,9 @@ class Reader:
             yield from self.finish()
             self.json = [own]
             yield from self._close_json(text)
+        elif m := _ECHOED.fullmatch(text.strip()):
+            yield from self.finish()
+            self.typed = m.group(1)
         elif (at := _time(text)) is not None:
             yield from self.finish()
             self.at = at
@@ -185,7 +200,9 @@ class Reader:
     def _belongs(block: _Block, text: str) -> bool:
         if block.kind == "counters":
             return _counters.COUNTER.match(text) is not None or text.startswith("    ")
-        return _KEY.match(text) is not None or block.kind in ("Features", "Private flags")
+        if block.kind == "Features":
+            return _FEATURE.match(text) is not None
+        return _KEY.match(text) is not None
 
     def finish(self) -> Iterator[Record]:
         """Records of the answer held."""

@@ -89,7 +89,7 @@ def _summary_fields(
         distinct = set(peers.values())
         fields["links"] = ",".join(sorted(distinct, key=_distance))
     pcie = [r for a in gpus for b in found.columns if a != b and (r := found.between(a, b)) in DISTANCE]
-    if nics and len(gpus) > 1 and pcie:
+    if len(nics) > 1 and len(gpus) > 1 and pcie:
         fields["flat"] = len(set(pcie)) == 1
     return fields
 

@@ -149,6 +149,7 @@ def test_json_answers() -> None:
         ("ethtool_-S_ib0.log", None, "ib0"),
         ("ethtool-S.txt", None, "nic"),
         ("notes.txt", "ethtool -S bond0", "bond0"),
+        ("x.txt", "ethtool -m ens4 hex on", "ens4"),
     ],
 )
 def test_the_device_comes_from_command_or_file_name(name: str, command: str | None, device: str) -> None:
@@ -159,6 +160,15 @@ def test_the_device_comes_from_command_or_file_name(name: str, command: str | No
 def test_records_stay_few() -> None:
     for name in ("healthy.txt", "bnxt.txt", "ice.txt"):
         assert len(read(name)) <= 150
+
+
+def test_a_loop_over_interfaces_echoes_their_names() -> None:
+    text = "$ for i in eth0 eth1; do echo $i; ethtool -S $i | grep discards; done\n"
+    text += "eth0\n     rx_discards_phy: 1\n== eth1 ==\n     rx_discards_phy: 7\n"
+    text += "Every 2.0s: ethtool -S eth5        gpu-b09: Sun Mar  1 10:00:00 2026\n\n"
+    text += "NIC statistics:\n     rx_discards_phy: 9\n"
+    found = {r.fields["device"]: r.fields["value"] for r in support.run(ETHTOOL, text)}
+    assert found == {"eth0": 1, "eth1": 7, "eth5": 9}
 
 
 def test_two_readings_in_one_text_are_snapshots() -> None:
