@@ -209,6 +209,21 @@ def test_several_folders_name_hosts(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+def test_a_folder_and_a_compressed_log_are_not_several_folders(tmp_path: Path) -> None:
+    write(tmp_path, {"gpu07/dmesg.txt": "x\n", "nccl.log.gz": gzip.compress(NCCL.encode())})
+    with opened(tmp_path / "gpu07", tmp_path / "nccl.log.gz") as bundle:
+        assert [(s.path, s.host) for s in bundle.sources] == [("dmesg.txt", None), ("nccl.log.gz", None)]
+
+
+def test_several_archives_name_hosts(tmp_path: Path) -> None:
+    write(tmp_path, {"gpu07.tar.gz": tar_of({"dmesg.txt": b"x\n"}), "gpu08.zip": zip_of({"nic/a.txt": b"x\n"})})
+    with opened(tmp_path / "gpu07.tar.gz", tmp_path / "gpu08.zip") as bundle:
+        assert [(s.path, s.host) for s in bundle.sources] == [
+            ("gpu07/dmesg.txt", "gpu07"),
+            ("gpu08/nic/a.txt", "gpu08"),
+        ]
+
+
 def test_a_folder_of_hosts_is_no_host(tmp_path: Path) -> None:
     write(tmp_path, {"acme-evidence/rack7/gpu01/a.txt": "x\n", "acme-evidence/rack7/gpu02/a.txt": "x\n"})
     write(tmp_path, {"acme-evidence/job/train.log": "x\n"})

@@ -199,7 +199,8 @@ def _pieces(handle: BinaryIO, form: _Form, size: int, start: int = 0, stop: int 
 
 
 def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Whole lines, without the last line end."""
+    """Whole lines, without the last line end. A last line that did not end comes with those before it."""
+    ready: bytes | None = None
     rest: list[bytes] = []
     held = 0
     for piece in pieces:
@@ -209,10 +210,14 @@ def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
                 rest.append(piece)
                 held += len(piece)
             continue
-        yield b"".join((*rest, piece[:end])) if rest else piece[:end]
+        if ready is not None:
+            yield ready
+        ready = b"".join((*rest, piece[:end])) if rest else piece[:end]
         rest, held = [piece[end + 1 :]] if end + 1 < len(piece) else [], len(piece) - end - 1
     if rest:
-        yield b"".join(rest)
+        ready = b"".join(rest) if ready is None else b"".join((ready, b"\n", *rest))
+    if ready is not None:
+        yield ready
 
 
 def _blocks(

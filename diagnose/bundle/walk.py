@@ -73,7 +73,7 @@ class Walk:
 
     def take_all(self, paths: Sequence[str]) -> None:
         """Take every path given; several folders or archives keep their own names in front of what they hold."""
-        several = len([p for p in paths if p != "-" and (Path(p).is_dir() or self._archive_kind(Path(p)))]) > 1
+        several = sum(1 for p in paths if p != "-" and (os.path.isdir(p) or self._archive_kind(Path(p)))) > 1  # noqa: PTH112
         for given in paths:
             if given == "-":
                 self._spool(self._stdin or sys.stdin.buffer, "stdin")
@@ -101,21 +101,24 @@ class Walk:
     def _take_given_file(self, path: Path, name: str, several: bool) -> None:
         """A lone archive is a root like a folder, so its members stand for themselves."""
         kind = self._archive_kind(path)
-        if kind is None or (kind not in ("zip", "tar") and not holds_tar(path, kind)):
+        if kind is None:
             self._take_file(path, (name,))
         else:
             self._unpack(path, kind, (name,), (strip_archive_endings(name),) if several else (), 1)
 
     def _archive_kind(self, path: Path) -> str | None:
+        """How a file of many members is packed; None for a single file, compressed or not."""
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 return None
             with path.open("rb") as handle:
                 head = handle.read(MAGIC_LENGTH)
+            kind = kind_of(head)
+            if kind == "zip":
+                return None if document_note(head) else kind
+            return kind if kind == "tar" or (kind and holds_tar(path, kind)) else None
         except (OSError, ValueError):
             return None
-        kind = kind_of(head)
-        return None if kind == "zip" and document_note(head) else kind
 
     # --- folders -----------------------------------------------------------------------------------
 

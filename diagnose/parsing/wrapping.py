@@ -23,6 +23,7 @@ _QUOTE = re.compile(r"[ ]?(?:> ?){1,8}")
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:"
 _SPEAKER = re.compile(
     r"(?<![\w.%/-])[A-Za-z0-9][\w.%/-]{0,100}:\d{1,10}:\d{1,10} (?:\[-?\d|NCCL )|\[rank\d{1,6}\]:|\[default\d{1,4}\]:"
+    r"|^\s{0,4}\[\d{1,10},\d{1,6}\]<(?:stdout|stderr)>:|^libfabric:\d{1,10}:"
     r"|\[[EWIF](?:\d{3,4} | ?[A-Z]\w{1,60}\.cpp)|[EWIF]\d{4} \d\d:\d\d:\d\d"
 )
 _HEAD = re.compile(
