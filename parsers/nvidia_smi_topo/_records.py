@@ -90,7 +90,7 @@ def _summary_fields(
         fields["links"] = ",".join(sorted(distinct, key=_distance))
     pcie = [r for a in gpus for b in found.columns if a != b and (r := found.between(a, b)) in DISTANCE]
     if len(nics) > 1 and len(gpus) > 1 and pcie:
-        fields["flat"] = len(set(pcie)) == 1
+        fields["flat"] = set(pcie) in ({"PIX"}, {"PHB"})
     return fields
 
 
