@@ -19,8 +19,8 @@ _NOTICED = re.compile(
     r"(?:mpirun|mpiexec|prterun|orterun) noticed that process rank (?P<rank>\d{1,7}) with PID (?P<pid>\d{1,9}) on node "
     r"(?P<host>\S{1,64}) exited on signal (?P<signal>\d{1,2})"
 )
-_NAME = re.compile(r"\s*Process name: \[(?:\[\d{1,9},\d{1,6}\],|[\w.-]{1,80}@\d{1,6},)(?P<rank>\d{1,7})\]")
-_CODE = re.compile(r"\s*Exit code: +(?P<code>\d{1,5})")
+_NAME = re.compile(r"Process name: \[(?:\[\d{1,9},\d{1,6}\],|[\w.-]{1,80}@\d{1,6},)(?P<rank>\d{1,7})\]")
+_CODE = re.compile(r"Exit code: +(?P<code>\d{1,5})")
 _ABORT = re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d{1,7}) in communicator")
 _ERRORCODE = re.compile(r"errorcode (?P<code>-?\d{1,9})")
 _HYDRA = re.compile(r"=\s+(?:RANK (?P<rank>\d{1,7}) )?PID (?P<pid>\d{1,9}) RUNNING AT (?P<host>\S{1,64})")

@@ -23,7 +23,7 @@ from ._window import Window
 _MAX_WRAPPED = 12
 _WRAP_COLUMNS = 60
 _MAX_TEXT = 300
-_MAX_SHOWN = 12
+_MAX_TALLIES = 100_000
 _MAX_DESYNC = 200
 _MANY_RETRIES = 20
 
@@ -39,7 +39,7 @@ class Collector:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.digest = Digest("torch_log")
+        self.digest = Digest("torch_log", max_tallies=_MAX_TALLIES)
         self.years = Years(time.gmtime(source.taken_at).tm_year if source.taken_at else None)
         self.done: set[int] = set()
         self.spoke = False
@@ -135,12 +135,11 @@ class Collector:
                 self._use(window, trace.used)
             return
         if not trace.chain:
-            self._torn.setdefault(
-                (rank, segment.speaker.host), (window.evidence(index, trace.used[-1]), segment.speaker)
-            )
+            where = (rank, segment.speaker.host)
+            self._torn.setdefault(where, (window.evidence_of(trace.used), segment.speaker))
             return
         self._use(window, trace.used)
-        evidence = window.evidence(index if len(trace.used) < _MAX_SHOWN else trace.used[-_MAX_SHOWN], trace.used[-1])
+        evidence = window.evidence_of(trace.used)
         self._exception(trace.chain, evidence, segment.speaker, rank, trace.used[-1])
 
     def _exception(
@@ -181,17 +180,18 @@ class Collector:
 
     def _message(self, window: Window, index: int, segment: Segment) -> None:
         """A message outside any traceback: a c10d line, or an exception line whose traceback is missing."""
-        text, last = segment.text, index
+        text = segment.text
+        used: list[int] = []
         if segment.last and continues(text):
             for following, more in follow(window, index, segment):
                 if not more.strip() or not continues(text):
                     break
-                text, last = f"{text.rstrip()}\n{more.strip()}", following
-            if last > index:
-                self.take(index + 1, last, window)
+                text = f"{text.rstrip()}\n{more.strip()}"
+                used.append(following)
+            self._use(window, used)
         if text.startswith("terminate called"):
             return
-        evidence = window.evidence(index, last)
+        evidence = window.evidence_of([index, *used])
         rank = rank_of(text, segment.speaker)
         first, _, rest = text.partition("\n")
         raised = bare(first)

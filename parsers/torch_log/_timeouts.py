@@ -10,7 +10,7 @@ from diagnose.model import Evidence, Record
 
 from ._head import Speaker
 
-_MAX_KEPT = 20_000
+_MAX_KEPT = 50_000
 _MAX_LINKS = 50_000
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ._head import Segment
 from ._messages import continues
-from ._window import LOOK_AHEAD, Window
+from ._window import Window, identity
 
 HEADER = "Traceback (most recent call last)"
 CHAINED = (
@@ -59,12 +59,11 @@ def follow(window: Window, index: int, segment: Segment, lead: str = "") -> Iter
     `lead` is what stood before the record on its first line: when it is a tag like `node-b: `, the speaker's lines all
     bear it.
     """
-    me = _identity(segment)
     tag = lead if _TAG.match(lead) else ""
     own = 0
-    for following in range(index + 1, min(index + LOOK_AHEAD, len(window.lines))):
+    for following in window.lines_of(identity(segment), index):
         first = window.segment(following)
-        if _identity(first) != me or first.origin:
+        if first.origin:
             continue
         own += 1
         if own > _MAX_OWN:
@@ -73,11 +72,6 @@ def follow(window: Window, index: int, segment: Segment, lead: str = "") -> Iter
             yield following, first.text
         elif first.text.startswith(tag.rstrip()):
             yield following, first.text[len(tag) :]
-
-
-def _identity(segment: Segment) -> tuple[int | str | None, ...]:
-    speaker = segment.speaker
-    return speaker.rank, speaker.task, speaker.local_rank, speaker.host
 
 
 def read_trace(window: Window, index: int, segment: Segment) -> Trace | None:

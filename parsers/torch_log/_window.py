@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from diagnose.model import Block, Evidence, Line, Source
 from diagnose.parsing import evidence
 
 from ._head import Segment, Years, segments
 
-LOOK_AHEAD = 3000
+LOOK_AHEAD = 20_000
 """Lines that a record may reach beyond its first one (tracebacks, launcher reports)."""
 
 _BLOCK_LINES = 20_000
+_STRIDE = 200
+_MAX_SHOWN = 12
+
+Identity = tuple[int | str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+def identity(segment: Segment) -> Identity:
+    """What tells speakers apart: global rank, task, local rank, host."""
+    speaker = segment.speaker
+    return speaker.rank, speaker.task, speaker.local_rank, speaker.host
+
+
 class Window:
     """Lines of a part of the log; `hits` are indices of gated lines, `first` is the number of the first line."""
 
-    first: int
-    lines: list[str]
-    hits: list[int]
-    source: Source
-    _segments: dict[int, Segment] = field(default_factory=dict[int, Segment])
+    def __init__(self, first: int, lines: list[str], hits: list[int], source: Source) -> None:
+        self.first = first
+        self.lines = lines
+        self.hits = hits
+        self.source = source
+        self._segments: dict[int, Segment] = {}
+        self._spoken: dict[Identity, list[int]] = {}
+        self._indexed = 0
 
     def segment(self, index: int) -> Segment:
-        """The message of a line that names its rank, else the first; kept, since interleaved records pass it often."""
+        """The message of a line that names its rank, else the first."""
         found = self._segments.get(index)
         if found is None:
             all_of = list(segments(self.lines[index], Years(None)))
             found = next((s for s in all_of if s.speaker.rank is not None), all_of[0])
             self._segments[index] = found
         return found
+
+    def lines_of(self, speaker: Identity, after: int) -> Iterator[int]:
+        """Indices of the speaker's lines after an index, at most LOOK_AHEAD lines away."""
+        self._indexed = max(self._indexed, after + 1)
+        end = min(after + 1 + LOOK_AHEAD, len(self.lines))
+        while True:
+            spoken = self._spoken.get(speaker, [])
+            n = bisect.bisect_right(spoken, after)
+            while n < len(spoken) and spoken[n] < end:
+                after = spoken[n]
+                yield after
+                n += 1
+            if n < len(spoken) or self._indexed >= end:
+                return
+            self._index(min(self._indexed + _STRIDE, len(self.lines)))
+
+    def _index(self, end: int) -> None:
+        for index in range(self._indexed, end):
+            self._spoken.setdefault(identity(self.segment(index)), []).append(index)
+        self._indexed = end
 
     def line(self, index: int) -> Line:
         """A line with its number."""
@@ -43,6 +75,11 @@ class Window:
         """Evidence of the lines `first` to `last` (indices, inclusive)."""
         last = first if last is None else min(last, len(self.lines) - 1)
         return evidence(self.source, *(self.line(i) for i in range(first, last + 1)))
+
+    def evidence_of(self, indices: Sequence[int]) -> Evidence:
+        """Evidence of lines with others between them; only the last of many are shown."""
+        shown = indices[-_MAX_SHOWN:]
+        return evidence(self.source, *(self.line(i) for i in shown))
 
 
 def blocks_of(lines: Iterable[Line]) -> Iterator[Block]:
