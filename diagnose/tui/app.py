@@ -306,6 +306,8 @@ def run_app(paths: list[str], options: Any, theme: str | None = None) -> int:
 
         return cast("AbstractContextManager[CaseLike]", open_case(paths, options, on_progress))
 
+    for name in ("COLUMNS", "LINES"):  # exported by some shells: the screen would never learn of a resize
+        os.environ.pop(name, None)
     names = ["stdin" if p == "-" else Path(p).name or p for p in paths]
     app = DiagnoseApp(opener, names, lang=options.lang, theme=theme, keymap=user_keymap())
     code = app.run()

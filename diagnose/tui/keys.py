@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,6 +96,18 @@ def by_id(key_id: str, keymap: dict[str, str] | None = None) -> Key:
 def shown(key: Key) -> str:
     """How the keys of an action are written: `j ↓`."""
     return " ".join(_NAMES.get(name, name) for name in key.keys)
+
+
+def hints(
+    ids: Sequence[str], keymap: dict[str, str], say: Callable[[str], str]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The key line: (key, label) pairs of some actions, and on the right, always there, help and commands."""
+    pairs = [(shown(key).split(" ")[0], say(key.label)) for key in (by_id(i, keymap) for i in ids)]
+    right: list[tuple[str, str]] = []
+    for key_id in ("help", "palette"):
+        key = by_id(key_id, keymap)
+        right += [(shown(key).split(" ")[0] + " ", "key"), (say(key.label) + "  ", "muted")]
+    return pairs, right
 
 
 def bindings(*places: Place) -> list[BindingType]:

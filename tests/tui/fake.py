@@ -234,3 +234,7 @@ def frame(app: DiagnoseApp) -> str:
     """The screen as plain text."""
     rows = [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
     return "\n".join(rows).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    app().run()

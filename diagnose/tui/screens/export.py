@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -58,7 +59,7 @@ ExportScreen LogView { height: 1fr; }
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = self.owner.words("Export")
+            box.border_title = Content(self.owner.words("Export"))
             yield TabBar(id="formats")
             yield Input(self._stem + SUFFIXES[self.format])
             yield Bar(id="said")

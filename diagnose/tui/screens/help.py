@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
+from textual.content import Content
 from textual.screen import ModalScreen
 
 from ..keys import KEYS, PLACES, by_id, shown
@@ -29,8 +30,8 @@ HelpScreen Page { width: 84; max-width: 100%; height: 100%; border: round $prima
     def compose(self) -> ComposeResult:
         page = Page(id="help")
         say = cast("DiagnoseApp", self.app).words
-        page.border_title = say("Keys")
-        page.border_subtitle = say("esc goes back")
+        page.border_title = Content(say("Keys"))
+        page.border_subtitle = Content(say("esc goes back"))
         yield page
 
     def on_mount(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -26,7 +27,7 @@ PromptScreen Input { border: none; height: 1; background: $surface; }
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = self._label
+            box.border_title = Content(self._label)
             yield Input(self._value, select_on_focus=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

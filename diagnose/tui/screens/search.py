@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
+from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input
 from textual.worker import get_current_worker
@@ -42,7 +43,7 @@ SearchScreen Page { height: 1fr; }
 
     def compose(self) -> ComposeResult:
         box = Input(self.owner.needle)
-        box.border_title = self.owner.words("Search for") + (f" · {self._only}" if self._only else "")
+        box.border_title = Content(self.owner.words("Search for") + (f" · {self._only}" if self._only else ""))
         yield box
         yield Page(id="hits")
         yield Bar(id="said")
@@ -100,7 +101,7 @@ SearchScreen Page { height: 1fr; }
             if title != group:
                 group = title
                 blocks.append(Block(title, "head"))
-            blocks.append(Block(hit.excerpt.replace("\n", " "), "text", ((lead, "number"),), number))
+            blocks.append(Block(" ".join(hit.excerpt.split()), "text", ((lead, "number"),), number))
         return blocks or [Block(self.owner.words("Nothing found."), "muted")]
 
     def on_line_view_opened(self, event: LineView.Opened) -> None:

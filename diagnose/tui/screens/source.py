@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.worker import get_current_worker
 
-from ..keys import bindings, by_id, shown
+from ..keys import bindings, hints
 from ..logtext import SourceRows
 from ..widgets.bars import Bar, KeyLine
 from ..widgets.lineview import LineView
@@ -21,7 +21,7 @@ MINUTE = 60.0
 LOOK_AHEAD = 200_000
 """Lines looked through for one that is a minute away."""
 
-_HINTS = ("down", "up", "bottom", "line", "time.forward", "search", "search.next", "wrap", "back", "help")
+_HINTS = ("down", "up", "bottom", "line", "time.forward", "search", "search.next", "wrap", "back")
 
 
 class SourceScreen(Screen[None]):
@@ -51,8 +51,7 @@ class SourceScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.view.wrap = self.owner.wrap_lines
-        pairs = [(shown(by_id(k, self.owner.keymap)).split(" ")[0], self.owner.words(by_id(k).label)) for k in _HINTS]
-        self.query_one(KeyLine).hint(pairs)
+        self.query_one(KeyLine).hint(*hints(_HINTS, self.owner.keymap, self.owner.words))
         self.view.focus()
         self.show(self.path, self._line)
 

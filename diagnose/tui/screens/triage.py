@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.content import Content
 from textual.screen import Screen
 
 from diagnose.model import SEVERITIES, Diagnosis, Finding, Line, Problem, Severity, Source
 
 from ..case import CaseLike, ProgressLike
 from ..items import Group, Item, arrange
-from ..keys import bindings, by_id, shown
+from ..keys import bindings, hints
 from ..logtext import SourceRows
 from ..notes import Notes
+from ..plain import printable
 from ..widgets.bars import Bar, KeyLine
 from ..widgets.detail import Detail, TabName
 from ..widgets.findings import FindingsList
@@ -84,7 +86,7 @@ TriageScreen.-tiny.-opened #right { display: block; }
         yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
-        self.query_one("#left").border_title = self.owner.words("Findings")
+        self.query_one("#left").border_title = Content(self.owner.words("Findings"))
         self.show_progress(None)
 
     @property
@@ -122,7 +124,7 @@ TriageScreen.-tiny.-opened #right { display: block; }
         """The analysis is done."""
         self.detail.notes = notes
         self.refill()
-        self.query_one("#top", Bar).show(*self._headline(case.diagnosis))
+        self._show_top()
 
     def _headline(self, diagnosis: Diagnosis) -> tuple[Sequence[Piece], Sequence[Piece]]:
         say = self.owner.words
@@ -152,7 +154,7 @@ TriageScreen.-tiny.-opened #right { display: block; }
         title = say("Findings")
         if self.least != "info":
             title += f" ≥ {say(self.least)}"
-        self.query_one("#left").border_title = title
+        self.query_one("#left").border_title = Content(title)
         if not items:
             self.findings.wait(say("No findings, and nothing was left unread."))
         self.detail.show(self.findings.current, diagnosis)
@@ -162,10 +164,7 @@ TriageScreen.-tiny.-opened #right { display: block; }
         """The key line follows the focus."""
         focused = self.focused
         place = self.detail.tab if focused is not None and self.detail in focused.ancestors else "list"
-        keymap, say = self.owner.keymap, self.owner.words
-        pairs = [(shown(by_id(k, keymap)).split(" ")[0], say(by_id(k).label)) for k in _HINTS[place]]
-        help_ = [("? ", "key"), (say("help") + "  ", "muted"), ("^p ", "key"), (say("commands") + " ", "muted")]
-        self.query_one(KeyLine).hint(pairs, help_)
+        self.query_one(KeyLine).hint(*hints(_HINTS[place], self.owner.keymap, self.owner.words))
 
     # --- moving about -------------------------------------------------------------------------------
 
@@ -199,17 +198,31 @@ TriageScreen.-tiny.-opened #right { display: block; }
         """Focus the detail pane; on a very narrow screen it takes the place of the list."""
         self.add_class("-opened")
         self.detail.pane.focus()
+        self._show_top()
 
     def leave_detail(self) -> None:
         """Back to the list."""
         self.remove_class("-opened")
         self.findings.focus()
+        self._show_top()
 
     def on_descendant_focus(self) -> None:
         self.hints()
 
     def on_detail_switched(self) -> None:
         self.hints()
+        self.query_one("#right").border_title = Content(printable(self.detail.heading))
+        self._show_top()
+
+    def _show_top(self) -> None:
+        """The top line; where the detail pane has the screen for itself and no frame, it says what that shows."""
+        diagnosis = self.owner.diagnosis
+        if diagnosis is None:
+            return
+        left, right = self._headline(diagnosis)
+        if self.has_class("-tiny") and self.has_class("-opened"):
+            left, right = [(" " + self.detail.heading, "head")], ()
+        self.query_one("#top", Bar).show(left, right)
 
     def _toggle(self, group: str, keep: str) -> None:
         """Fold or unfold a group."""

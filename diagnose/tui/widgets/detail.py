@@ -48,7 +48,7 @@ Detail Bar { height: 1; }
             self.item = item
 
     class Switched(Message):
-        """Another tab is on."""
+        """Another tab is on, or it shows something else."""
 
     def __init__(self, words: Words, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -59,6 +59,7 @@ Detail Bar { height: 1; }
         self.notes = Notes("")
         self.evidence_at = 0
         self._starts: list[int] = []
+        self._document: list[LogRow] = []
         self._lines: Sequence[Sequence[Line] | None] = ()
         self._drawn: dict[TabName, Item | None] = {}
 
@@ -121,6 +122,21 @@ Detail Bar { height: 1; }
             return None
         return finding.remediation[min(self.pane.cursor, len(finding.remediation) - 1)]
 
+    @property
+    def heading(self) -> str:
+        """What the pane is about: the file of the evidence that stands out, or the finding's title."""
+        if self.tab == "evidence" and self.evidence is not None:
+            return f"{self.path_of(self.evidence.source)}:{self.evidence.first}"
+        if self.tab in ("ranks", "topology") or self.item is None:
+            return ""
+        thing = self.item.thing
+        return thing.title if isinstance(thing, Finding) else thing.path if isinstance(thing, Source) else ""
+
+    def path_of(self, source: str) -> str:
+        """Path of a source named by its id."""
+        sources = self.diagnosis.sources if self.diagnosis else ()
+        return next((s.path for s in sources if s.id == source), source)
+
     # --- what is shown ------------------------------------------------------------------------------
 
     def show(self, item: Item | None, diagnosis: Diagnosis | None) -> None:
@@ -147,7 +163,6 @@ Detail Bar { height: 1; }
         self._draw()
         if inside:
             pane.focus()
-        self.post_message(self.Switched())
 
     def redraw(self) -> None:
         """The same item again, because notes or the width have changed."""
@@ -158,6 +173,13 @@ Detail Bar { height: 1; }
     def on_resize(self) -> None:
         if self.tab == "fix":
             self.redraw()
+        elif self.tab == "evidence" and self._starts:
+            self.call_after_refresh(self._evidence_in_view)
+
+    def _evidence_in_view(self) -> None:
+        if self._starts and self.evidence_view.scroll_offset.y <= self._starts[self.evidence_at]:
+            start = self._starts[self.evidence_at]
+            self.evidence_view.jump_to(start, self._hit_after(start))
 
     def _draw(self, keep: bool = False) -> None:
         pane = self.pane
@@ -181,6 +203,7 @@ Detail Bar { height: 1; }
         finding = self.finding
         if self.tab == "evidence" and finding and len(finding.evidence) > 1:
             right = [(f"{self.evidence_at + 1}/{len(finding.evidence)} ", "label"), ("[ ] ", "key")]
+        self.post_message(self.Switched())
         labels = [(name, f"{label[0]} {self.say(label[2:])}") for name, label in TABS]
         self.query_one(TabBar).tabs(labels, self.tab, right)
 
@@ -212,7 +235,7 @@ Detail Bar { height: 1; }
             blocks = pages.about(self.item, self.diagnosis, self.say)
             rows = [LogRow(None, "".join(t for t, _ in b.lead) + b.text, b.token) for b in blocks]
             texts = [LogRow(None, part, row.token) for row in rows for part in wrap(row.text, width)]
-            self._starts = [0]
+            self._starts, self._document = [], []
             self.evidence_view.show(Rows(texts))
         if not self._lines and isinstance(thing, Finding | Source | Problem):
             self.post_message(self.WantsLines(self.item))
@@ -235,7 +258,12 @@ Detail Bar { height: 1; }
         if not rows:
             rows = [LogRow(None, self.say("No line shows this: it follows from what is missing. See tab 2."), "muted")]
         start = self._starts[self.evidence_at] if self.evidence_at < len(self._starts) else 0
-        self.evidence_view.show(Rows(rows), start if self.evidence_at else 0, start)
+        self._document = rows
+        self.evidence_view.show(Rows(rows), start, start, self._hit_after(start))
+
+    def _hit_after(self, start: int) -> int:
+        """Row of the first evidence line from a row on."""
+        return next((n for n in range(start, len(self._document)) if self._document[n].hit), start)
 
     def give_lines(self, item: Item, lines: Sequence[Sequence[Line] | None]) -> None:
         """Lines around each evidence of a finding, read meanwhile; ignored when another item is shown by now."""
@@ -263,7 +291,7 @@ Detail Bar { height: 1; }
         start = self._starts[self.evidence_at]
         self.evidence_view.current = start
         self.evidence_view.content_changed()
-        self.evidence_view.jump(start, 0)
+        self.evidence_view.jump_to(start, self._hit_after(start))
         self._tabs()
 
     # --- copying ------------------------------------------------------------------------------------

@@ -27,13 +27,28 @@ class LogView(LineView):
         self._widest = 0
         self._screenful: tuple[object, list[Row]] = (None, [])
 
-    def show(self, document: LogDocument, at: int = 0, current: int = -1) -> None:
-        """Show a document from row `at` on; `current` is the row that stands out (a hit, the evidence chosen)."""
+    def show(self, document: LogDocument, at: int = 0, current: int = -1, must: int | None = None) -> None:
+        """Show a document from row `at` on, or from a later one so that row `must` is in view.
+
+        `current` is the row that stands out: a search hit, the evidence chosen.
+        """
         self.document = document
         self.current = current
         self._digits = self._number_width()
         self._widest = 0
         self.content_changed()
+        self.jump_to(at, at if must is None else must)
+
+    def jump_to(self, at: int, must: int) -> None:
+        """Scroll to row `at`, or as far beyond as it takes to have row `must` and the one after it in view."""
+        height = self.view_size.height
+        if height:
+            rows = 0
+            for index in range(must, at - 1, -1):
+                rows += len(self._wrapped(index)) if self.wrap else 1
+                if rows > max(1, height - 1) and index < must:
+                    at = index + 1
+                    break
         self.jump(at, 0)
 
     def mark(self, index: int, context: int = 2) -> None:

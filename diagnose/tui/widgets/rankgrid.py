@@ -9,9 +9,14 @@ from rich.cells import cell_len
 
 from ..grids import STATE_TOKENS, STATES, ZOOMS, RankGroup, RankRow, Zoom, zoomed
 from ..plain import printable, shorten
-from .lineview import LineView, Piece, Row
+from .lineview import LineView, Piece, Row, row_cells
 
 MAX_RANKS_WIDTH = 24
+NOTE_WIDTH = 28
+"""Cells kept for what is said about a row, right of its collectives."""
+
+NARROW = 64
+"""Below this width the hosts are left out."""
 
 
 class RankGrid(LineView):
@@ -26,7 +31,8 @@ class RankGrid(LineView):
         self._heads: dict[int, tuple[RankGroup, int]] = {}
         self._row_of: list[int] = []
         self._item_of: list[int | None] = []
-        self._columns: dict[str, int] = {}
+        self._columns: dict[str, int] = {"ranks": 5, "host": 0, "note": 0}
+        self._back = 0
 
     def show(self, groups: Sequence[RankGroup], zoom: Zoom | None = None) -> None:
         """Show groups at a zoom level."""
@@ -45,6 +51,7 @@ class RankGrid(LineView):
         self._columns = {
             "ranks": max(5, min(MAX_RANKS_WIDTH, max(sizes, default=0))),
             "host": min(16, max((cell_len(r.host[:20]) for _, r in self._ranks), default=0)),
+            "note": min(NOTE_WIDTH, max((row_cells(self._note(r)) for _, r in self._ranks), default=0)),
         }
         self.content_changed()
 
@@ -90,53 +97,67 @@ class RankGrid(LineView):
     def item_at(self, y: int) -> int | None:
         return self._item_of[y] if 0 <= y < len(self._item_of) else None
 
-    def row_width(self) -> int:
+    def action_pan(self, step: int) -> None:
+        """Earlier or later collectives; at first the latest are shown."""
         longest = max((len(g.seqs) for g in self.groups), default=0)
-        if not longest:
-            return 0
-        widest = max(self._cell_width(g) for g in self.groups)
-        return self._columns["ranks"] + self._columns["host"] + 5 + longest * widest + 40
+        self._back = max(0, min(self._back - step * 4, longest - 1))
+        self.refresh()
 
-    @staticmethod
-    def _cell_width(group: RankGroup) -> int:
-        return max((len(s) for s in group.seqs), default=1) + 1
+    def _window(self, group: RankGroup) -> tuple[int, int, int]:
+        """First and last collective that fit, and the width of a column."""
+        width = max((len(s) for s in group.seqs), default=1) + 1
+        room = self.view_size.width - self._columns["ranks"] - self._host_width - self._columns["note"] - 4
+        stop = max(1, len(group.seqs) - self._back)
+        return max(0, stop - max(2, room // width)), stop, width
+
+    @property
+    def _host_width(self) -> int:
+        """Cells of the host column with its gaps; none where the view is narrow."""
+        return self._columns["host"] + 2 if self._columns["host"] and self.view_size.width >= NARROW else 0
 
     def row(self, y: int) -> Row:
         if not self._item_of:
-            return [
-                (
-                    self._say(" No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks."),
-                    "muted",
-                )
-            ]
+            text = self._say(" No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks.")
+            return [(text, "muted")]
         item = self._item_of[y]
         if item is None:
             group, part = self._heads[y]
             return self._heading(group, part)
         group, row = self._ranks[item]
-        width = self._cell_width(group)
+        first, stop, width = self._window(group)
         mark = "▌" if item == self.cursor else "◂" if row.odd else " "
         name = f"{shorten(row.ranks, self._columns['ranks']):>{self._columns['ranks']}}"
         pieces: list[Piece] = [(mark, "key"), (name, "odd" if row.odd else "text")]
-        host = shorten(row.host, self._columns["host"])
-        pieces.append(("  " + host + " " * (self._columns["host"] - cell_len(host)) + " ", "muted"))
-        for state, run in groupby(row.states):
+        pieces.append((self._padded(row.host) + " ", "muted"))
+        for state, run in groupby(row.states[first:stop]):
             pieces.append((f"{STATES[state]:>{width}}" * len(tuple(run)), STATE_TOKENS[state]))
-        pieces.append(("   ", "text"))
+        return [*pieces, ("  ", "text"), *self._note(row)]
+
+    def _note(self, row: RankRow) -> Row:
+        """What is said about a row."""
+        pieces: list[Piece] = []
         if row.count > 1:
             pieces.append((f"{row.count} " + self._say("ranks") + "  ", "muted"))
-        pieces.append((printable(row.note[:200]), "odd" if row.odd else "text"))
         if row.odd:
-            pieces.append(("  ◂ " + self._say("odd one out"), "odd"))
-        return pieces
+            pieces.append(("◂ " + self._say("odd one out") + "  ", "odd"))
+        return [*pieces, (printable(row.note[:200]), "odd" if row.odd else "text")]
+
+    def _padded(self, host: str) -> str:
+        """The host in its column."""
+        width = self._host_width - 2
+        if width <= 0:
+            return ""
+        host = shorten(host, width)
+        return "  " + host + " " * (width - cell_len(host))
 
     def _heading(self, group: RankGroup, part: int) -> Row:
-        inset = 1 + self._columns["ranks"]
+        first, stop, width = self._window(group)
         if part == 0:
-            return [(f" {self._say('group')} {printable(group.name[:60])} · {self._say(self.zoom)}", "head")]
-        width = self._cell_width(group)
-        label = f" {self._say('rank'):>{inset - 1}}  {self._say('host'):<{self._columns['host']}} "
-        return [(label, "muted"), ("".join(f"{s:>{width}}" for s in group.seqs), "muted")]
+            title = f" {self._say('group')} {printable(group.name[:60])} · {self._say(self.zoom)}"
+            hidden = f" · {first} {self._say('earlier collectives')} ←" if first else ""
+            return [(title, "head"), (hidden, "muted")]
+        label = f" {self._say('rank'):>{self._columns['ranks']}}{self._padded(self._say('host'))} "
+        return [(label, "muted"), ("".join(f"{s:>{width}}" for s in group.seqs[first:stop]), "muted")]
 
     def legend(self) -> Row:
         """What the glyphs mean."""
