@@ -87,6 +87,7 @@ def link(lines: Sequence[Line], device: str, source: Source) -> Iterator[Record]
         if len(fields) > before:
             shown.append(line)
     if shown:
+        shown.sort(key=lambda line: not line.text.lstrip().startswith(("Speed:", "Link detected:")))
         yield Record("nic_link", fields, tuple(evidence(source, line) for line in shown))
 
 
