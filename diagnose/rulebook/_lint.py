@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from diagnose import packs
 from diagnose.conditions import names_used
 from diagnose.model import SEVERITIES, Rule
 from diagnose.rulebook._advice import only_longer_timeouts, step_problems
@@ -15,7 +17,10 @@ from diagnose.vocabulary import did_you_mean
 
 
 def lint(folders: Sequence[Path]) -> list[RuleError]:
-    """Errors and warnings of all rule files of the folders, sorted by place. Examples are not run: `run_examples`."""
+    """Errors and warnings of all rule files of the folders, sorted by place. Examples are not run: `run_examples`.
+
+    Rules may also name those of the built-in pack.
+    """
     files = [file for folder in folders for file in read_folder(folder, {}, shape=True)]
     found = [error for file in files for error in file.errors]
     built: dict[str, tuple[RuleFile, Rule]] = {}
@@ -26,7 +31,9 @@ def lint(folders: Sequence[Path]) -> list[RuleError]:
         if rule.id in built:
             found.append(_error(file, ("id",), f"{rule.id} is also in {built[rule.id][0].path}"))
         built[rule.id] = (file, rule)
-    rules = {name: rule for name, (_, rule) in built.items()}
+    own = {name: rule for name, (_, rule) in built.items()}
+    alone = packs.builtin("rules").resolve() not in (folder.resolve() for folder in folders)
+    rules = {**_built_in(), **own} if alone else own
     for file, rule in built.values():
         found += _own(file, rule)
         found += _steps(file)
@@ -34,6 +41,11 @@ def lint(folders: Sequence[Path]) -> list[RuleError]:
         found += _look_alikes(file, rule, rules)
         found += _phases(file, rule, rules)
     return sorted(found)
+
+
+@cache
+def _built_in() -> dict[str, Rule]:
+    return {file.rule.id: file.rule for file in read_folder(packs.builtin("rules"), {}, shape=False) if file.rule}
 
 
 def _error(file: RuleFile, path: tuple[str | int, ...], text: str, *, warning: bool = False) -> RuleError:
