@@ -41,6 +41,7 @@ class RankGroup:
     """A process group: its collectives in order, and its rows as the table gives them."""
 
     name: str
+    op: str
     seqs: tuple[str, ...]
     rows: tuple[RankRow, ...]
 
@@ -73,9 +74,8 @@ def rank_groups(diagnosis: Diagnosis | None) -> list[RankGroup]:
             )
             for row in _mappings(group.get("rows"))
         ]
-        groups.append(
-            RankGroup(str(group.get("group", "")), tuple(str(s) for s in group.get("seqs") or ()), tuple(rows))
-        )
+        seqs = tuple(str(s) for s in group.get("seqs") or ())
+        groups.append(RankGroup(str(group.get("group", "")), str(group.get("op") or ""), seqs, tuple(rows)))
     return groups
 
 

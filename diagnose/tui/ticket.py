@@ -18,10 +18,19 @@ SUFFIXES: dict[Format, str] = {"markdown": ".md", "html": ".html", "json": ".jso
 
 
 def ticket(diagnosis: Diagnosis, notes: Notes, format: Format, words: Words) -> str:
-    """The report in a format; ImportError or what the renderer raises when it cannot be made."""
-    from diagnose.report import render
+    """The report in a format, with the notes in it."""
+    return with_notes(render(diagnosis, format, words.lang), diagnosis, notes, format, words)
 
-    return with_notes(render(diagnosis, format, lang=words.lang), diagnosis, notes, format, words)
+
+def render(diagnosis: Diagnosis, format: Format, lang: str) -> str:
+    """The report as `diagnose analyze --format` prints it."""
+    if format == "json":
+        from diagnose.report.jsonform import to_json
+
+        return to_json(diagnosis)
+    from diagnose.report import page
+
+    return (page.html if format == "html" else page.markdown)(diagnosis, lang=lang)
 
 
 def _noted(diagnosis: Diagnosis, notes: Notes) -> Iterator[tuple[Finding, list[tuple[bool, str]], str]]:

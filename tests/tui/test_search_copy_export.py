@@ -13,7 +13,7 @@ from diagnose.tui.notes import Notes
 from diagnose.tui.screens.search import SearchScreen
 from diagnose.tui.screens.source import SourceScreen
 from diagnose.tui.search import FindingHit, SourceHit
-from diagnose.tui.ticket import with_notes
+from diagnose.tui.ticket import FORMATS, Format, ticket, with_notes
 from diagnose.tui.words import Words
 
 from . import fake
@@ -111,12 +111,12 @@ def test_copy_says_when_the_file_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    def render(diagnosis: object, format: str, lang: str = "en") -> str:
+    def render(diagnosis: object, format: str, lang: str) -> str:
         return {"markdown": "# Report\n", "html": "<body>report</body>\n", "json": '{"schema": "diagnose.report/1"}\n'}[
             format
         ]
 
-    monkeypatch.setattr("diagnose.report.render", render, raising=False)
+    monkeypatch.setattr("diagnose.tui.ticket.render", render)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -165,3 +165,13 @@ def test_notes_survive_and_refuse_foreign_files(tmp_path: Path) -> None:
     notes.path.write_text("[]")
     with pytest.raises(ValueError, match="not a file of notes"):
         Notes("abc/../x", tmp_path)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_real_reports_take_notes(format: Format) -> None:
+    notes = Notes("")
+    notes.comment(fake.PORT_DOWN.key, "cable swapped")
+    text = ticket(fake.diagnosis(), notes, format, Words())
+    assert "cable swapped" in text and "InfiniBand port is down" in text
+    if format == "json":
+        json.loads(text)

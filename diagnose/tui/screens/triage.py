@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
@@ -135,6 +136,9 @@ TriageScreen.-tiny.-opened #right { display: block; }
                 value = len(value)
             if value is not None:
                 parts.append(f"{value} {say(name)}" if isinstance(value, int) else str(value))
+        since = diagnosis.job.get("stalled_since")
+        if isinstance(since, int | float):
+            parts.append(f"{say('stalled since')} {datetime.fromtimestamp(since, UTC):%m-%d %H:%M:%S} UTC")
         title = self.owner.names[0] if self.owner.names else ""
         left: list[Piece] = [(" diagnose ", "head"), (" · ".join([title, *parts] if title else parts), "text")]
         count = len(diagnosis.findings)

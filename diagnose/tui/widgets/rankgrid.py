@@ -153,7 +153,10 @@ class RankGrid(LineView):
     def _heading(self, group: RankGroup, part: int) -> Row:
         first, stop, width = self._window(group)
         if part == 0:
-            title = f" {self._say('group')} {printable(group.name[:60])} · {self._say(self.zoom)}"
+            names = " · ".join(
+                filter(None, (printable(group.name[:60]), printable(group.op[:40]), self._say(self.zoom)))
+            )
+            title = f" {self._say('group')} {names}"
             hidden = f" · {first} {self._say('earlier collectives')} ←" if first else ""
             return [(title, "head"), (hidden, "muted")]
         label = f" {self._say('rank'):>{self._columns['ranks']}}{self._padded(self._say('host'))} "
