@@ -35,12 +35,12 @@ _SOURCE = re.compile(
 _SOURCE_CSV = re.compile(
     r"^[\^=#],([*+\-x~?]),([^,\n]{1,100}),\d{1,2},-?\d{1,2},([0-7]{1,3}),\d{1,10},(-?\d{1,12}(?:\.\d{1,9})?),", re.M
 )
-_NTPQ_HEADER = re.compile(r"^\s{1,8}remote\s{1,20}refid\s{1,12}st t when poll reach", re.M)
+_NTPQ_HEADER = re.compile(r"^[ ]{1,8}remote\s{1,20}refid\s{1,12}st t when poll reach", re.M)
 _NTPQ = re.compile(
     r"^([ x.+#*o-])([\w.:-]{1,46})\s{1,30}(\S{1,20})\s{1,12}(\d{1,2})\s{1,4}[a-zA-Z-]\s{1,8}(?:\d{1,8}[mhd]?|-)"
     r"\s{1,8}\d{1,6}[mhd]?\s{1,8}([0-7]{1,3})\s{1,12}-?[\d.]{1,12}\s{1,12}([+-]?\d{1,9}(?:\.\d{1,9})?)"
 )
-_TIMEDATECTL = re.compile(r"^\s{0,40}(?:System clock synchronized|NTP synchronized): (yes|no)\s*$", re.M)
+_TIMEDATECTL = re.compile(r"^[ \t]{0,40}(?:System clock synchronized|NTP synchronized): (yes|no)\s*$", re.M)
 _DAEMON = re.compile(
     r"(?:^|\s)(?:([\w.-]{1,64}) )?(chronyd|ntpd|systemd-timesyncd|ntpdate)(?:\[\d{1,9}\])?: (.{1,300})"
 )
@@ -53,7 +53,7 @@ _UNIT = re.compile(
     r"\s{1,8}running", re.M,
 )  # fmt: skip
 _UNREACHABLE = re.compile(
-    r"^\s{0,8}(?:506 Cannot talk to daemon|Could not open connection to daemon|501 Not authorised)", re.M
+    r"^[ \t]{0,8}(?:506 Cannot talk to daemon|Could not open connection to daemon|501 Not authorised)", re.M
 )
 _MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 _STATES = {
@@ -61,7 +61,7 @@ _STATES = {
     "#": "combined", "o": "selected", ".": "not_combined", " ": "unusable",
 }  # fmt: skip
 _MARKS = re.compile(
-    r"^[\s>]{0,12}(?:[A-Za-z][\w.-]{1,62}: )?(?:Reference ID\s{1,12}: [0-9A-F]{8} \(|"
+    r"^[ \t>]{0,12}(?:[A-Za-z][\w.-]{1,62}: )?(?:Reference ID\s{1,12}: [0-9A-F]{8} \(|"
     r"System time\s{1,12}: [\d.]{1,22} seconds (?:fast|slow)|MS Name/IP address )",
     re.M,
 )
@@ -105,11 +105,14 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
             block.lines.append(line)
             produced = True
             continue
+        if not text:
+            continue
         if None in blocks:
             yield from _tracking(blocks.pop(None), None, source)
-        for record in _row(text, line, source, ntpq):
-            produced = True
-            yield record
+        if ntpq or text[:1] in "^=#0123456789ABCDEF \t" or "synchronized: " in text:
+            for record in _row(text, line, source, ntpq):
+                produced = True
+                yield record
         if _NTPQ_HEADER.match(text):
             ntpq = True
         elif ntpq and text and not text.startswith(("=", " ")) and not _NTPQ.match(text):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import cast
 
 from diagnose.model import Fields, Line, Record, Source
@@ -17,6 +18,9 @@ from diagnose.parsing import drop_none, evidence, sections
 
 KIND = "host_misc"
 TOPICS = ("host_state", "clocksource")
+
+MAX_LINES = 500_000
+"""Lines read of one source: such output is short, and a longer source is a job's log."""
 
 _CLOCKS = (
     "tsc|tsc-early|hpet|acpi_pm|kvm-clock|hyperv_clocksource_tsc_page|hyperv_clocksource_msr|xen|arch_sys_counter|jiffies|"
@@ -63,7 +67,7 @@ _BLOCKS = {
     "512-blocks": 1 / 2048,
 }
 _SURE = re.compile(
-    r"^\s{0,4}max locked memory\s|^Max locked memory\s|\d%\s{1,8}/dev/shm\s*$|current_clocksource:\w"
+    r"^[ \t]{0,4}max locked memory\s|^Max locked memory\s|\d%\s{1,8}/dev/shm\s*$|current_clocksource:\w"
     r"|numa_balancing\s{0,4}[=:]\s{0,4}[012]\s*$"
     r"|^\s{0,4}On-line CPU\(s\) list:|current affinity (?:list|mask):|^\s{0,4}Cpus_allowed_list:\s|scaling_governor:\w"
     r'|The governor "\w{4,14}" may decide|^physcpubind: \d|/dev/shm type tmpfs|tmpfs.{1,80}/dev/shm\s*$',
@@ -106,7 +110,7 @@ def _bare(text: str) -> bool:
 
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     """Limits and settings, each distinct value once."""
-    kept = [line for line in lines if len(line.text) < 10_000]
+    kept = [line for line in islice(lines, MAX_LINES) if len(line.text) < 10_000]
     seen: set[tuple[object, ...]] = set()
     short = sum(1 for line in kept if line.text.strip()) <= 8
     for section in sections(kept):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import cast
 
 from diagnose.model import Fields, Line, Record, Source
@@ -18,6 +19,9 @@ from ._values import Sample, fold, normal_bus_id
 
 KIND = "nvidia_smi_query"
 TOPICS = ("gpu_state", "nvlink")
+
+MAX_LINES = 500_000
+"""Lines read of one source: more is a job's log with nvidia-smi output at its start, or a sampling of days."""
 
 _SURE = re.compile(
     r"NVSMI LOG={3}|^\|\s*NVIDIA-SMI \d|<nvidia_smi_log>|^\s{0,4}GPU \d{1,3}: [^\n]{2,80} \(UUID: GPU-"
@@ -31,9 +35,8 @@ _FAILED = re.compile(
     r"|Failed to initialize NVML: (?:Driver/library version mismatch|Unknown Error|GPU is lost|Driver Not Loaded))"
 )
 _CSV_HINT = re.compile(
-    r"^[^\n]{0,2000}(?:pci\.bus_id|gpu_bus_id|gpu_name|temperature\.gpu|utilization\.gpu|power\.draw|memory\.used"
-    r"|clocks_(?:event|throttle)_reasons|pcie\.link|used_gpu_memory)[^\n]{0,6000}$",
-    re.M,
+    r"pci\.bus_id|gpu_bus_id|gpu_name|temperature\.gpu|utilization\.gpu|power\.draw|memory\.used"
+    r"|clocks_(?:event|throttle)_reasons|pcie\.link|used_gpu_memory"
 )
 
 
@@ -42,7 +45,9 @@ def sniff(head: str, name: str) -> float:
     if _SURE.search(head) or _FAILED.search(head):
         return 0.9
     for n, m in enumerate(_CSV_HINT.finditer(head)):
-        if _csv.header(m.group()) or "--query-" in m.group():
+        start, end = head.rfind("\n", 0, m.start()) + 1, head.find("\n", m.end())
+        line = head[start : end if end >= 0 else len(head)]
+        if _csv.header(line) or "--query-" in line:
             return 0.9
         if n > 50:
             break
@@ -54,7 +59,7 @@ def sniff(head: str, name: str) -> float:
 
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     """`gpu`, `gpu_process` and `nvlink_state` of every output found in the text."""
-    kept = [line for line in lines if len(line.text) < 8_192]
+    kept = [line for line in islice(lines, MAX_LINES) if len(line.text) < 8_192]
     readings: list[Sample] = []
     processes: list[_tree.Process] = []
     for samples, running in (_tree.read(kept), _table.read(kept)):
