@@ -53,10 +53,15 @@ GATES = (
 
 _SURE = re.compile(
     r"ProcessGroup(?:NCCL|Gloo|Wrapper)|WorkNCCL\(|CollectiveFingerPrint\(|monitoredBarrier|\[c10d\]|torch[./]distributed"
-    r"|Root Cause \(first observed failure\)|Traceback \(most recent call last\)|Dist(?:Backend|Store|Network)Error"
+    r"|Root Cause \(first observed failure\)|Dist(?:Backend|Store|Network)Error"
     r"|Timeout at collective: |torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|DataLoader worker \(pid"
     r"|local_rank: \d{1,5} \(pid: |\[rank\d{1,6}\]:|store based barrier|clients joined|TORCH_NCCL_"
 )
+_TRACEBACK = "Traceback (most recent call last)"
+_TRAINING = re.compile(
+    r"torch|train|cuda|epoch|\brank|deepspeed|megatron|lightning|transformers|\bjax\b", re.IGNORECASE
+)
+"""Words of a training job: tools on the host are written in Python too, and their tracebacks are not the job's."""
 _BIG = 4 << 20
 
 
@@ -64,6 +69,8 @@ def sniff(head: str, name: str) -> float:
     """0.9 for messages of torch.distributed; 0.5 for the start of a log too big to tell where its end may hold them."""
     if _SURE.search(head):
         return 0.9
+    if _TRACEBACK in head and _TRAINING.search(head):
+        return 0.5
     if len(head) >= _BIG and ("[rank" in head or "NCCL INFO" in head or "iteration" in head or "step" in head):
         return 0.5
     return 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diagnose.model import Digest, Evidence, Record, Scalar, Source, fold_ranks
@@ -31,6 +31,18 @@ _PYTHON = re.compile(r"Command .{0,4}\[?[\"'][^\"']{0,300}python")
 _DATED = re.compile(r"\W{0,2}(20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d)")
 _MAX_UNDATED = 5_000
 
+_DISTINCT = {
+    "torch_store": ("event", "peer", "error", "joined", "world"),
+    "torch_error": ("type", "nccl_version", "nccl_result", "last_error"),
+}
+_LONG = ("NCCL error", "NCCL Error", "NCCL version", "Detected mismatch")
+_LAUNCHER = (
+    "torch/distributed/run.py",
+    "torch/distributed/elastic",
+    "torch.distributed.elastic",
+    "torchrun",
+    "local_rank: ",
+)
 _RESTATED = ("terminated with exception", "what():")
 
 
@@ -47,6 +59,7 @@ class Collector:
         self._exits = Exits()
         self._torn: dict[tuple[int | None, str | None], tuple[Evidence, Speaker]] = {}
         self._ranks_with_exception: set[int | None] = set()
+        self._launched = False
         self._retries: dict[str, int] = {}
 
     def read(self, window: Window) -> None:
@@ -64,8 +77,10 @@ class Collector:
     def segment(self, window: Window, index: int, segment: Segment) -> None:
         """Take in one message."""
         text = segment.text
-        if segment.origin or "torch" in text or segment.speaker.rank is not None:
+        if segment.origin or "torch" in text or "[rank" in window.lines[index]:
             self.spoke = True
+        if any(literal in text or literal in segment.origin for literal in _LAUNCHER):
+            self._launched = True
         if HEADER in text:
             self._traceback(window, index, segment)
         elif any(gate in text for gate in DESYNC_GATES):
@@ -78,7 +93,9 @@ class Collector:
                 self._message(window, index, segment)
             elif "terminated with exception: CUDA error" in text:
                 fields = {"type": "CUDAError", "text": text.partition("exception: ")[2].strip()[:_MAX_TEXT]}
-                self.add("torch_error", fields, window.evidence(index), segment.speaker, rank_of(text, segment.speaker))
+                self.add(
+                    "torch_error", fields, window.evidence(index), segment.speaker, self._rank(text, segment.speaker)
+                )
         elif "exitcode" in text or "Root Cause" in text or "Failures:" in text:
             self._use(window, self._exits.launcher(window, index, segment))
         elif "Fatal Python error: " in text:
@@ -89,9 +106,10 @@ class Collector:
             self._settings(window, index, segment)
             self._message(window, index, segment)
 
-    def take(self, first: int, last: int, window: Window) -> None:
-        """Lines (indices) that were read as part of a record and shall not be read again."""
-        self.done.update(range(window.first + first, window.first + last + 1))
+    def _rank(self, text: str, speaker: Speaker) -> int | None:
+        """Global rank; with torchrun between, a task of srun is a node, so it tells none."""
+        rank = rank_of(text, speaker)
+        return None if self._launched and rank is not None and rank_of(text, speaker.without_task()) is None else rank
 
     def add(
         self,
@@ -104,6 +122,8 @@ class Collector:
     ) -> None:
         """Count a record; equal fields of one rank are one record unless `key` says what makes it distinct."""
         known = _known(fields)
+        if key is None and kind in _DISTINCT:
+            key = (rank, speaker.host, *(known.get(name) for name in _DISTINCT[kind]))
         distinct = key if key is not None else (rank, speaker.host, *(known.get(name) for name in sorted(known)))
         self.digest.add((kind, *distinct), Record(kind, known, (evidence,), speaker.at, speaker.host, rank))
 
@@ -125,7 +145,7 @@ class Collector:
 
     def _traceback(self, window: Window, index: int, segment: Segment) -> None:
         head, _, _ = segment.text.partition(HEADER)
-        rank = rank_of("", segment.speaker)
+        rank = self._rank("", segment.speaker)
         if "traceback" in head:
             reported = self._exits.rank_at(window.first + index)
             rank = reported if reported is not None else rank
@@ -182,17 +202,18 @@ class Collector:
         """A message outside any traceback: a c10d line, or an exception line whose traceback is missing."""
         text = segment.text
         used: list[int] = []
-        if segment.last and continues(text):
+        if segment.last and any(literal in text for literal in _LONG):
+            text = text.rstrip()
             for following, more in follow(window, index, segment):
-                if not more.strip() or not continues(text):
+                if not more.strip() or not continues(text, more.strip()):
                     break
-                text = f"{text.rstrip()}\n{more.strip()}"
+                text = f"{text}\n{more.strip()}"
                 used.append(following)
             self._use(window, used)
         if text.startswith("terminate called"):
             return
         evidence = window.evidence_of([index, *used])
-        rank = rank_of(text, segment.speaker)
+        rank = self._rank(text, segment.speaker)
         first, _, rest = text.partition("\n")
         raised = bare(first)
         found = list(messages(text))
@@ -214,7 +235,7 @@ class Collector:
         return fields.get("error") not in ("no_route", "timed_out") and self._retries[peer] != _MANY_RETRIES
 
     def _desync(self, window: Window, index: int, segment: Segment) -> None:
-        rank = rank_of(segment.text, segment.speaker)
+        rank = self._rank(segment.text, segment.speaker)
         group, _ = group_of(segment.text)
         pending: tuple[int, str] | None = None
         rows = [(index, segment.text)]
@@ -263,7 +284,8 @@ class Collector:
             fields = {"event": "sigterm", "text": f"launcher received {signal}"}
             self.add("job_event", fields, window.evidence(index), segment.speaker)
 
-    def _use(self, window: Window, indices: list[int]) -> None:
+    def _use(self, window: Window, indices: Iterable[int]) -> None:
+        """These lines were read as part of a record and shall not be read again."""
         self.done.update(window.first + i for i in indices)
 
     # --- watchdog and monitor -------------------------------------------------------------------------
@@ -272,7 +294,7 @@ class Collector:
         text, last = self._unwrapped(window, index, segment)
         squeezed = squeeze(text)
         speaker = segment.speaker
-        rank = rank_of(text, speaker)
+        rank = self._rank(text, speaker)
         group, _ = group_of(text)
         evidence = window.evidence(index, last)
         if "WorkNCCL(" in squeezed:
@@ -319,7 +341,7 @@ class Collector:
                 break
             joined += more.rstrip()
             if _complete(squeeze(joined)):
-                self.take(index + 1, following, window)
+                self._use(window, range(index + 1, following + 1))
                 return joined, following
         return text, index
 

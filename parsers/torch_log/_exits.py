@@ -8,7 +8,7 @@ from typing import Any
 
 from diagnose.model import Evidence, Record
 
-from ._head import Segment, Speaker, rank_of
+from ._head import Segment, Speaker
 from ._torchrun import Exit, exit_fields, report, short_line, torn_report
 from ._window import Window
 
@@ -58,7 +58,7 @@ class Exits:
         """`Fatal Python error: Segmentation fault` (faulthandler)."""
         m = _FATAL.search(segment.text)
         if m:
-            self._signalled(m, None, window.evidence(index), segment.speaker, rank_of("", segment.speaker))
+            self._signalled(m, None, window.evidence(index), segment.speaker, segment.speaker.rank)
 
     def worker(self, message: str, evidence: Evidence, speaker: Speaker, rank: int | None) -> None:
         """`DataLoader worker (pid 4242) is killed by signal: Bus error.`"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagnose.parsing import Prefix, parse_time, unprefix
 
@@ -45,6 +45,10 @@ class Speaker:
     local_rank: int | None = None
     host: str | None = None
     at: float | None = None
+
+    def without_task(self) -> Speaker:
+        """The speaker, its task unknown."""
+        return replace(self, task=None)
 
 
 @dataclass(frozen=True, slots=True)

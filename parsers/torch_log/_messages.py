@@ -12,6 +12,7 @@ from diagnose.model import fold_ranks
 from ._watchdog import squeeze
 
 MAX_TEXT = 300
+_MAX_WRAPPED = 40
 
 Found = tuple[str, dict[str, Any], int | None]
 """(kind, fields, global rank that the text itself names as the speaker)."""
@@ -225,8 +226,10 @@ def backend_error(text: str) -> Iterator[Found]:
     )
 
 
-def continues(text: str) -> bool:
-    """The message goes on over the following lines: NCCL errors (result, last error) and fingerprints."""
-    if "NCCL error" in text or "NCCL version" in text:
-        return "Last error:" not in text or not text.partition("Last error:")[2].strip()
-    return "Detected mismatch" in text and "following aspects:" not in text
+def continues(text: str, more: str) -> bool:
+    """The speaker's line `more` belongs to the message: NCCL's result and last error, a wrapped fingerprint."""
+    if "NCCL error" in text or "NCCL Error" in text or "NCCL version" in text:
+        return text.endswith("Last error:") or more.startswith(("nccl", "Last error:"))
+    if "Detected mismatch" not in text or "following aspects:" in text or text.count("\n") > _MAX_WRAPPED:
+        return False
+    return not more.startswith(("Traceback", "[", "File "))

@@ -119,7 +119,7 @@ def read_trace(window: Window, index: int, segment: Segment) -> Trace | None:
             and not blanks
             and not foreign
             and continued < _MAX_CONTINUED
-            and continues(raised.message)
+            and continues(raised.message, stripped)
         ):
             raised.message += "\n" + stripped
             continued += 1

@@ -258,6 +258,39 @@ def test_foreign_text_yields_nothing() -> None:
     assert records(FOREIGN) == []
 
 
+def test_a_traceback_of_a_tool_is_not_claimed() -> None:
+    text = "Traceback (most recent call last):\n  File \"/usr/bin/mlnx_qos\", line 9, in <module>\nKeyError: 'eth9'\n"
+    assert PARSER.sniff(text, "mlnx_qos.txt") == 0
+    assert PARSER.sniff(text.replace("mlnx_qos", "train.py"), "x.txt") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("launcher", "rank"), [("", 3), ("3: W0304 08:11:02.5 1 torch/distributed/run.py:793] x\n", None)]
+)
+def test_a_task_of_srun_is_a_rank_unless_torchrun_stands_between(launcher: str, rank: int | None) -> None:
+    text = launcher + '3: Traceback (most recent call last):\n3:   File "/srv/train.py", line 3, in f\n3: KeyError: 1\n'
+    assert only(text, "python_exception").rank == rank
+
+
+def test_a_wrapped_fingerprint() -> None:
+    line = next(x for x in fixture("torch_log", "sick.txt").split("\n") if "CollectiveFingerPrint" in x)
+    text = "\n".join([line[:90], *(f"[rank9]: {line[n : n + 80]}" for n in range(90, len(line), 80))])
+    found = only(text, "torch_mismatch")
+    assert (found.rank, found.fields["rank_other"], found.fields["seq"], found.fields["seq_other"]) == (9, 8, 18, 22)
+
+
+def test_many_ranks_interleave_line_by_line() -> None:
+    block = [
+        "Traceback (most recent call last):",
+        '  File "/srv/train.py", line {0}, in f',
+        "    go()",
+        "ValueError: {0}",
+    ]
+    text = "\n".join(f"[rank{r}]: {part.format(r)}" for part in block for r in range(300))
+    found = of(records(text), "python_exception")
+    assert [(r.rank, r.fields["line"], r.fields["message"]) for r in found] == [(r, r, str(r)) for r in range(300)]
+
+
 @pytest.mark.parametrize("name", ["healthy", "sick", "dirty", "truncated"])
 def test_sniff(name: str) -> None:
     assert PARSER.sniff(fixture("torch_log", f"{name}.txt"), "x.txt") >= 0.5
