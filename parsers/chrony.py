@@ -164,13 +164,22 @@ def _tracking(block: _Block, host: str | None, source: Source) -> Iterator[Recor
         signed, values.get("Leap status"), int(stratum) if stratum.isdecimal() and len(stratum) < 4 else None,
         _ms(values.get("Root delay")), _ms(values.get("Root dispersion")), _ms(values.get("RMS offset")),
         _seconds(values.get("Skew")), values.get("Reference ID"), host,
-        evidence(source, *(block.lines if host is None else block.lines[:1])),
+        tuple(evidence(source, line) for line in _telling(block)),
     )  # fmt: skip
+
+
+def _telling(block: _Block) -> list[Line]:
+    """The lines that say how far the clock can be trusted."""
+    return [
+        line
+        for name, line in zip(block.values, block.lines, strict=True)
+        if name in ("System time", "Skew", "Root dispersion", "Leap status")
+    ]
 
 
 def _tracking_record(
     signed: float, leap: str | None, stratum: int | None, delay: float | None, dispersion: float | None,
-    rms: float | None, skew: float | None, reference: str | None, host: str | None, grounds: Evidence,
+    rms: float | None, skew: float | None, reference: str | None, host: str | None, grounds: tuple[Evidence, ...],
 ) -> Record:  # fmt: skip
     signed = round(signed, 9) + 0.0
     synchronised = None if leap is None else leap in ("Normal", "Insert second", "Delete second")
@@ -178,7 +187,7 @@ def _tracking_record(
         offset_ms=abs(signed), signed_offset_ms=signed, leap=leap, synchronised=synchronised, stratum=stratum,
         root_delay_ms=delay, root_dispersion_ms=dispersion, rms_offset_ms=rms, skew_ppm=skew, reference=reference,
     )  # fmt: skip
-    return Record("clock_tracking", cast(Fields, fields), (grounds,), host=host)
+    return Record("clock_tracking", cast(Fields, fields), grounds, host=host)
 
 
 def _row(text: str, line: Line, source: Source, ntpq: bool) -> Iterator[Record]:
@@ -198,7 +207,7 @@ def _row(text: str, line: Line, source: Source, ntpq: bool) -> Iterator[Record]:
         c = stripped.split(",")
         yield _tracking_record(
             -float(c[4]) * 1e3, c[13], int(c[2]), _round(float(c[10])), _round(float(c[11])), _round(float(c[6])),
-            float(c[9]), f"{c[0]} ({c[1]})", None, grounds,
+            float(c[9]), f"{c[0]} ({c[1]})", None, (grounds,),
         )  # fmt: skip
         return
     m = _NTPQ.match(text) if ntpq else None
