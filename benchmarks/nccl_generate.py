@@ -46,10 +46,16 @@ def start_up(rank: int, ranks: int, dice: random.Random) -> Iterator[str]:
     tell = f"comm {comm} rank {rank} nranks {ranks} cudaDev {dev} nvmlDev {dev} busId {bus} commId 0x6d07e2b19f44c358"
     yield f"ncclCommInitRankConfig {tell} - Init START"
     yield "RAS client listening socket at 127.0.0.1<28028>"
-    yield "Bootstrap timings total 0.131841 (create 0.000031, send 0.000203, recv 0.079105, ring 0.039552, delay 0.000001)"
+    yield (
+        "Bootstrap timings total 0.131841 (create 0.000031, send "
+        "0.000203, recv 0.079105, ring 0.039552, delay 0.000001)"
+    )
     yield f"Setting affinity for GPU {dev} to ffffffff,ffffff"
     for i in range(GPUS):
-        yield f"GPU Direct RDMA Enabled for GPU {dev} / HCA {i} (distance {4 if i == dev else 5} <= 5), read 1 mode Default"
+        yield (
+            f"GPU Direct RDMA Enabled for GPU {dev} / HCA {i} "
+            f"(distance {4 if i == dev else 5} <= 5), read 1 mode Default"
+        )
     yield f"=== System : maxBw 48.0 totalBw {480.0:.1f} ==="
     for i in range(GPUS):
         yield f"+ PCI[48.0] - PCI/0-{i + 1}5000 (15b3197b15b3197b)"
@@ -69,17 +75,31 @@ def start_up(rank: int, ranks: int, dice: random.Random) -> Iterator[str]:
     yield "Check P2P Type isAllDirectP2p 0 directMode 0"
     for c in range(16):
         if dev in (0, GPUS - 1):
-            yield f"Channel {c:02d}/0 : {(rank - GPUS) % ranks}[{dev}] -> {rank}[{dev}] [receive] via NET/IB/{c % 8}/GDRDMA"
-            yield f"Channel {c:02d}/0 : {rank}[{dev}] -> {(rank + GPUS) % ranks}[{dev}] [send] via NET/IB/{c % 8}({rank})/GDRDMA"
-        yield f"Channel {c:02d}/0 : {rank}[{dev}] -> {host * GPUS + (dev + 1) % GPUS}[{(dev + 1) % GPUS}] via P2P/CUMEM"
-        yield f"NET/IB: NCCL Dev {dev} IbDev {dev} Port 1 qpn {dice.randrange(1 << 20)} mtu 5 GID 3 (0/D2A8C0FFFF0000) fifoRkey=0x{dice.getrandbits(24):x} fifoLkey=0x{dice.getrandbits(24):x}"
+            yield (
+                f"Channel {c:02d}/0 : {(rank - GPUS) % ranks}[{dev}] "
+                f"-> {rank}[{dev}] [receive] via NET/IB/{c % 8}/GDRDMA"
+            )
+            yield (
+                f"Channel {c:02d}/0 : {rank}[{dev}] -> {(rank + GPUS) % ranks}[{dev}] "
+                f"[send] via NET/IB/{c % 8}({rank})/GDRDMA"
+            )
+        near = (dev + 1) % GPUS
+        yield f"Channel {c:02d}/0 : {rank}[{dev}] -> {host * GPUS + near}[{near}] via P2P/CUMEM"
+        yield (
+            f"NET/IB: NCCL Dev {dev} IbDev {dev} Port 1 qpn {dice.randrange(1 << 20)} "
+            f"mtu 5 GID 3 (0/D2A8C0FFFF0000) "
+            f"fifoRkey=0x{dice.getrandbits(24):x} fifoLkey=0x{dice.getrandbits(24):x}"
+        )
     yield "Connected all rings, use ring PXN 1 GDR 1"
     yield "Connected all trees"
     yield "threadThresholds 8/8/64 | 16384/8/64 | 512 | 512"
     yield "16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels, 2 p2p channels per peer"
     yield f"ncclCommInitRankConfig {tell} - Init COMPLETE"
-    yield (f"Init timings - ncclCommInitRankConfig: rank {rank} nranks {ranks} total {dice.uniform(2, 3):.2f} "
-           "(kernels 0.25, alloc 0.05, bootstrap 0.18, allgathers 0.59, topo 0.58, graphs 0.17, connections 0.66, rest 0.14)")  # fmt: skip
+    total = dice.uniform(2, 3)
+    yield (
+        f"Init timings - ncclCommInitRankConfig: rank {rank} nranks {ranks} total {total:.2f} (kernels 0.25, "
+        "alloc 0.05, bootstrap 0.18, allgathers 0.59, topo 0.58, graphs 0.17, connections 0.66, rest 0.14)"
+    )
 
 
 def calls(rank: int, ranks: int, number: int) -> str:

@@ -1,7 +1,7 @@
 """How many of NCCL's WARN and ATTN messages are recognised whole, and filed in a named area by their text alone.
 
-`warn_coverage.py TABLE [--sample N --seed S] [--other]`: TABLE is tab-separated with a header naming at least id, level,
-first_version_seen, last_version_seen, source_file, template_shape and component; shapes are Python format strings with
+`warn_coverage.py TABLE [--sample N --seed S] [--other]`: TABLE is tab-separated with a header naming at least id,
+level, first_version_seen, last_version_seen, source_file, template_shape and component; shapes are format strings with
 {int} {hex} {str} {float} {char}. Each message is filled with invented values and printed in every form of line that its
 versions know.
 """
@@ -80,11 +80,18 @@ def rows(table: Path) -> list[Row]:
     """The WARN and ATTN templates."""
     with table.open(encoding="utf-8", newline="") as file:
         return [
-            Row(r["id"], r["level"], version(r["first_version_seen"]), version(r["last_version_seen"]), r["source_file"],
-                r["template_shape"], r["component"] != "nccl")
+            Row(
+                r["id"],
+                r["level"],
+                version(r["first_version_seen"]),
+                version(r["last_version_seen"]),
+                r["source_file"],
+                r["template_shape"],
+                r["component"] != "nccl",
+            )
             for r in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             if r["level"] in ("WARN", "ATTN")
-        ]  # fmt: skip
+        ]
 
 
 def fill(shape: str, dice: random.Random, strings: tuple[str, ...] = STRINGS) -> str:

@@ -154,7 +154,9 @@ class Calls:
         self._open()
 
     def one(self, head: Head, pointer: str, line: int) -> None:
-        """A call in the line at that offset."""
+        """A call in the line at that offset; one whose signature is torn off belongs to nobody."""
+        if head is self.heads.nobody:
+            return
         stream = self.stream(head, pointer)
         if stream is None:
             self.dropped += 1
@@ -213,11 +215,16 @@ class Calls:
 
     def records(self, path: str, comms: Comms) -> Iterator[tuple[tuple[Any, ...], Record]]:
         """The last calls of each stream, with keys."""
-        for (process, pointer), stream in self.streams.items():
+        for (process, pointer), stream in sorted(self.streams.items(), key=_by_place):
             for number, kept in enumerate(stream.tail[-self.keep :]):
                 record = _record(stream, kept, path, comms)
                 if record is not None:
                     yield ("nccl_collective", process, pointer, number), record
+
+
+def _by_place(item: tuple[tuple[int, str], Stream]) -> tuple[str, int, str]:
+    stream = item[1]
+    return stream.head.host or "", stream.head.pid or 0, stream.pointer
 
 
 def _record(stream: Stream, kept: Kept, path: str, comms: Comms) -> Record | None:

@@ -59,7 +59,7 @@ class Comms:
         self.heads = heads
         self.list: list[Communicator] = []
         self.open: dict[tuple[int, str], Communicator] = {}
-        self.channels: dict[tuple[Any, tuple[str, str, str]], list] = {}
+        self.channels: dict[tuple[Any, tuple[str, ...]], list[Any]] = {}
         self.dropped = 0
         self._world: dict[int, dict[tuple[str, int | None], int]] = {}
 
@@ -148,7 +148,7 @@ class Comms:
                 break
         return True
 
-    def channel(self, head: Head, pair_via: tuple[str, str, str], place: Place) -> None:
+    def channel(self, head: Head, pair_via: tuple[str, ...], place: Place) -> None:
         """Count one channel line: ranks a and b (b is empty for CollNet) and the text after `via`."""
         key = (head.current, pair_via)
         seen = self.channels.get(key)
@@ -226,13 +226,12 @@ class Comms:
         if comm.process.pid is not None:
             fields["pid"] = comm.process.pid
         rank = comm.rank if self._is_world(comm) else self.rank_of(comm.head)
-        if rank is not None:
-            fields["global_rank"] = rank
         return Record(
             "nccl_comm",
             fields,
             tuple(evidence_of(path, place) for place in comm.places),
             host=comm.process.host,
+            rank=rank,
         )
 
     def _transports(self, path: str) -> Iterator[tuple[tuple[Any, ...], Record]]:
@@ -246,7 +245,7 @@ class Comms:
                 process.host,
                 *((None, None) if per_host else (process.number, rank)),
                 *_transport(via),
-                _intra(owner, a, b, hosts),
+                _intra(owner, a, b, via, hosts),
             )
             group = groups.get(key)
             if group is None:
@@ -291,8 +290,10 @@ def _transport(via: str) -> tuple[str, str, str | None, bool | None, str | None]
     return "SHM", "direct", None, None, None
 
 
-def _intra(owner: Any, a: str, b: str, hosts: dict[str, dict[int, str | None]]) -> bool | None:
+def _intra(owner: Any, a: str, b: str, via: str, hosts: dict[str, dict[int, str | None]]) -> bool | None:
     """Whether both ranks sit on one host; None when the log does not tell."""
+    if via.startswith(("SHM", "direct")) or (via.startswith("P2P") and "MNNVL" not in via):
+        return True
     if not isinstance(owner, Communicator) or not b:
         return None
     if owner.nodes == 1:

@@ -18,12 +18,26 @@ _CUDA = re.compile(r"Cuda failure (?:(\d{1,6}) )?'([^'\n]{1,300})")
 _CUDA_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("out_of_memory", re.compile(r"out of memory", re.I)),
     ("illegal_access", re.compile(r"illegal (?:memory access|address|instruction)|misaligned", re.I)),
-    ("launch_failure", re.compile(r"launch (?:failure|failed|timed out|timeout)|device-side assert|hardware stack", re.I)),
+    (
+        "launch_failure",
+        re.compile(r"launch (?:failure|failed|timed out|" r"timeout)|device-side assert|hardware stack", re.I),
+    ),
     ("ecc", re.compile(r"\bECC\b|uncorrectable", re.I)),
-    ("peer_access", re.compile(r"peer access|peer-?to-?peer|mapping of buffer object failed|invalid device context", re.I)),
-    ("driver_too_old", re.compile(r"driver version is insufficient|unsupported display driver|forward compatibility", re.I)),
-    ("not_initialised", re.compile(r"initialization error|not initialized|no CUDA-capable|driver shutting down|system not yet", re.I)),
-)  # fmt: skip
+    (
+        "peer_access",
+        re.compile(r"peer access|peer-?to-?peer|mapping of " r"buffer object failed|invalid device context", re.I),
+    ),
+    (
+        "driver_too_old",
+        re.compile(r"driver version is insufficient|unsupported " r"display driver|forward compatibility", re.I),
+    ),
+    (
+        "not_initialised",
+        re.compile(
+            r"initialization error|not initialized|no " r"CUDA-capable|driver shutting down|system not yet", re.I
+        ),
+    ),
+)
 
 
 def cuda(log: Reader, message: str, head: Head, place: Place) -> bool:
@@ -41,7 +55,8 @@ def cuda(log: Reader, message: str, head: Head, place: Place) -> bool:
 _SHM = re.compile(
     r"failed to (extend|open|create) (?:shared memory (?:file|mapping) )?(/\S{1,200}?),? "
     r"(?:to (\d{1,20}) bytes)?(?:,? ?error:? (.{1,120}))?"
-    r"|Error while (creating|attaching to) shared memory segment (\S{1,200}) \(size (\d{1,20})\)(?:, error: (.{1,120}))?"
+    r"|Error while (creating|attaching to) shared memory segment "
+    r"(\S{1,200}) \(size (\d{1,20})\)(?:, error: (.{1,120}))?"
     r"|Could not map (/\S{1,200})(?: size (\d{1,20}), error: (.{1,120}))?"
 )
 _SHM_CALL = re.compile(r"Call to (shm_open|posix_fallocate|shm_unlink|mmap|munmap) failed ?: (.{1,120})")

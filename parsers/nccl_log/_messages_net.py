@@ -26,7 +26,8 @@ _GDR_HCA = re.compile(
     r"NET/(.{1,60}?) : GPU Direct RDMA (Enabled|Disabled) for HCA (\d{1,4}) '([^']{1,80})'(?: \((.{1,80})\))?"
 )
 _GDR_PAIR = re.compile(
-    r"GPU Direct RDMA (Enabled|Disabled) for GPU (\S{1,20}) / HCA (\S{1,20})(?: \(distance (\d{1,2}) (<=|>) (\d{1,2})\))?"
+    r"GPU Direct RDMA (Enabled|Disabled) for GPU (\S{1,20}) / "
+    r"HCA (\S{1,20})(?: \(distance (\d{1,2}) (<=|>) (\d{1,2})\))?"
 )
 _DMABUF = re.compile(r"DMA-BUF is available on GPU device (\d{1,4})")
 _SOCKETS = ("Socket", "FastSocket")
@@ -37,12 +38,11 @@ _LOADED = re.compile(
     r"|(?:\w{2,12}/Plugin: )?Using (tuner|profiler|env) plugin (.{1,80})$"
 )
 _FAILED = re.compile(
-    r"Failed to initialize NET plugin (.{1,80})|External (?:network|tuner|profiler|env) plugin (.{1,200}) is unsupported"
+    r"Failed to initialize NET plugin (.{1,80})|External (?:network|"
+    r"tuner|profiler|env) plugin (.{1,200}) is unsupported"
     r"|Error: network (.{1,60}) not found\.|(Failed to initialize any NET plugin)"
 )
-_NOT_FOUND = re.compile(
-    r"Could not find: ?(\S{0,120}?)\.? |Could not find: ?(\S{1,120})|No plugin found \(([^)]{1,120})\)|[Pp]lugin load"
-)
+_NOT_FOUND = re.compile(r"Could not find: ?(\S{1,120}?)\.?(?:\s|$)|No plugin found \(([^)]{1,120})\)|[Pp]lugin load")
 _PLUGIN_TYPES = {"NET/Plugin": "net", "TUNER/Plugin": "tuner", "ENV/Plugin": "env", "PROFILER/Plugin": "profiler"}
 _INTERNAL = frozenset({"IB", "Socket"})
 
@@ -221,12 +221,23 @@ def _type_of(message: str, word: str | None = None) -> str:
 
 _PROVIDER = re.compile(r"[Ss]elected [Pp]rovider is ([\w;-]{1,40})")
 _OFI_EVENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("no_provider", re.compile(r"No eligible providers|Couldn't find any optimal provider|Unable to find provider|fi_getinfo\(\) call failed")),
+    (
+        "no_provider",
+        re.compile(
+            r"No eligible providers|Couldn't find any optimal provider|"
+            r"Unable to find provider|fi_getinfo\(\) call failed"
+        ),
+    ),
     ("unsafe_proto", re.compile(r"may corrupt data|NCCL_PROTO was set to")),
     ("gdr_disabled", re.compile(r"GDR disabled|disabling GDR|GPUDirect (?:RDMA )?(?:is )?(?:not|disabled)")),
     ("request_error", re.compile(r"completed with error|fi_cq_readerr|remote write error")),
-    ("connect_error", re.compile(r"connect(?:ion)? (?:message|request|response|failed|info)|insert (?:remote )?address|accept|listen|CM:")),
-)  # fmt: skip
+    (
+        "connect_error",
+        re.compile(
+            r"connect(?:ion)? (?:message|request|response|failed|" r"info)|insert (?:remote )?address|accept|listen|CM:"
+        ),
+    ),
+)
 _PEER_RANK = re.compile(r"(?:peer |remote |dst |src )?rank[: =]{1,2}(\d{1,7})", re.ASCII)
 
 

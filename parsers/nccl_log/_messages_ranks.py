@@ -17,26 +17,88 @@ if TYPE_CHECKING:
     from ._reader import Reader
 
 _MISMATCHES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("version", re.compile(r"Mismatched NCCL version detected : rank (?P<ra>\d{1,7}) version (?P<va>\S{1,40}) rank (?P<rb>\d{1,7}) version (?P<vb>\S{1,40})")),
-    ("version", re.compile(r"NCCL version mismatch with remote peer \S{1,260} \(local: (?P<va>[^,]{1,40}), remote (?P<vb>[^)]{1,40})\)")),
-    ("git_version", re.compile(r"Mismatched NCCL git versions detected: rank (?P<ra>\d{1,7}) fingerprint (?P<va>\w{1,20}), rank (?P<rb>\d{1,7}) fingerprint (?P<vb>\w{1,20})")),
-    ("net_device_count", re.compile(r"Detected mixed local (?:Net|CollNet) device counts across ranks \(min (?P<va>\d{1,7}), max (?P<vb>\d{1,7})\)")),
-    ("net_device_count", re.compile(r"Rank (?P<ra>\d{1,7}) has (?P<va>\d{1,7}) local Net devices \(max (?P<vb>\d{1,7})\)")),
-    ("net_device_count", re.compile(r"Rank (?P<ra>\d{1,7}) requires NIC \S{1,20} but that NIC is not available for rank (?P<rb>\d{1,7})")),
+    (
+        "version",
+        re.compile(
+            r"Mismatched NCCL version detected : rank (?P<ra>\d{1,7}) version "
+            r"(?P<va>\S{1,40}) rank (?P<rb>\d{1,7}) version (?P<vb>\S{1,40})"
+        ),
+    ),
+    (
+        "version",
+        re.compile(
+            r"NCCL version mismatch with remote peer \S{1,260} "
+            r"\(local: (?P<va>[^,]{1,40}), remote (?P<vb>[^)]{1,40})\)"
+        ),
+    ),
+    (
+        "git_version",
+        re.compile(
+            r"Mismatched NCCL git versions detected: rank (?P<ra>\d{1,7}) fingerprint "
+            r"(?P<va>\w{1,20}), rank (?P<rb>\d{1,7}) fingerprint (?P<vb>\w{1,20})"
+        ),
+    ),
+    (
+        "net_device_count",
+        re.compile(
+            r"Detected mixed local (?:Net|CollNet) device counts "
+            r"across ranks \(min (?P<va>\d{1,7}), max (?P<vb>\d{1,7})\)"
+        ),
+    ),
+    (
+        "net_device_count",
+        re.compile(r"Rank (?P<ra>\d{1,7}) has (?P<va>\d{1,7}) " r"local Net devices \(max (?P<vb>\d{1,7})\)"),
+    ),
+    (
+        "net_device_count",
+        re.compile(
+            r"Rank (?P<ra>\d{1,7}) requires NIC \S{1,20} but " r"that NIC is not available for rank (?P<rb>\d{1,7})"
+        ),
+    ),
     ("rank_duplicate", re.compile(r"Bootstrap Root : rank (?P<ra>\d{1,7}) of \d{1,7} ranks has already checked in")),
     ("rank_count", re.compile(r"Bootstrap Root : mismatch in rank count from procs (?P<va>\d{1,7}) : (?P<vb>\d{1,7})")),
-    ("rank_count", re.compile(r"Bootstrap Root : mismatch in info from procs, nranks (?P<va>\d{1,7}) vs (?P<vb>\d{1,7})")),
-    ("duplicate_gpu", re.compile(r"Duplicate GPU detected : rank (?P<ra>\d{1,7}) and rank (?P<rb>\d{1,7}) both on CUDA device (?P<va>\w{1,20})")),
+    (
+        "rank_count",
+        re.compile(r"Bootstrap Root : mismatch in info from procs," r" nranks (?P<va>\d{1,7}) vs (?P<vb>\d{1,7})"),
+    ),
+    (
+        "duplicate_gpu",
+        re.compile(
+            r"Duplicate GPU detected : rank (?P<ra>\d{1,7}) and rank "
+            r"(?P<rb>\d{1,7}) both on CUDA device (?P<va>\w{1,20})"
+        ),
+    ),
     ("duplicate_gpu", re.compile(r"Multiple [Rr]anks (?:are|detected) using the same GPU")),
-    ("message_size", re.compile(r"[Mm]essage truncated : receiv(?:ed|ing) (?P<va>[\d,]{1,40}) bytes instead of (?P<vb>[\d,]{1,40})")),
-    ("message_size", re.compile(r"collective mismatch error,? local size (?P<va>\d{1,20}) remote (?:size )?(?P<vb>\d{1,20})")),
+    (
+        "message_size",
+        re.compile(
+            r"[Mm]essage truncated : receiv(?:ed|ing) " r"(?P<va>[\d,]{1,40}) bytes instead of (?P<vb>[\d,]{1,40})"
+        ),
+    ),
+    (
+        "message_size",
+        re.compile(r"collective mismatch error,? local size " r"(?P<va>\d{1,20}) remote (?:size )?(?P<vb>\d{1,20})"),
+    ),
     ("message_size", re.compile(r"posted incorrect receive info: size (?P<vb>-?\d{1,20})")),
-    ("nvls_arena", re.compile(r"NVLS UB arena divergence: rank (?P<ra>\d{1,7}) allocated offset (?P<va>\d{1,20}), rank (?P<rb>\d{1,7}) allocated offset (?P<vb>\d{1,20})")),
-    ("magic", re.compile(r"[Ss]ocket magic mismatch[^(]{0,300}\(peer (?P<va>0x[0-9a-f]{1,16}) != expected (?P<vb>0x[0-9a-f]{1,16})")),
+    (
+        "nvls_arena",
+        re.compile(
+            r"NVLS UB arena divergence: rank (?P<ra>\d{1,7}) allocated offset "
+            r"(?P<va>\d{1,20}), rank (?P<rb>\d{1,7}) allocated offset (?P<vb>\d{1,20})"
+        ),
+    ),
+    (
+        "magic",
+        re.compile(
+            r"[Ss]ocket magic mismatch[^(]{0,300}\(peer "
+            r"(?P<va>0x[0-9a-f]{1,16}) != expected (?P<vb>0x[0-9a-f]{1,16})"
+        ),
+    ),
     ("magic", re.compile(r"wrong magic (?P<va>\w{1,20}) != (?P<vb>\w{1,20})")),
-)  # fmt: skip
+)
 _MISMATCH_GATE = re.compile(
-    r"[Mm]ismatch|mixed local|local Net devices|requires NIC|checked in|Duplicate GPU|same GPU|truncated :|incorrect receive"
+    r"[Mm]ismatch|mixed local|local Net devices|requires NIC|"
+    r"checked in|Duplicate GPU|same GPU|truncated :|incorrect receive"
     r"|arena divergence|wrong magic"
 )
 
@@ -94,11 +156,17 @@ def gpus(log: Reader, message: str, head: Head, place: Place) -> bool:
 _RAS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("keepalive_error", re.compile(r"keep-alive timeout error[^\n]{0,80}? (?:with|from|to) (\S{1,260})")),
     ("keepalive_warning", re.compile(r"keep-alive timeout warning[^\n]{0,80}? (?:with|from|to) (\S{1,260})")),
-    ("peer_dead", re.compile(r"declaring peer (\S{1,260}) as DEAD|connection from peer (\S{1,260}) that is considered dead|RAS dead peer \d{1,7}: (\S{1,260})")),
+    (
+        "peer_dead",
+        re.compile(
+            r"declaring peer (\S{1,260}) as DEAD|connection from peer (\S{1,260}) "
+            r"that is considered dead|RAS dead peer \d{1,7}: (\S{1,260})"
+        ),
+    ),
     ("peer_closed", re.compile(r"(?:with|from) (\S{1,260}) closed by peer")),
     ("port_busy", re.compile(r"failed to establish a client listening socket at (\S{1,260})")),
     ("negative_travel_time", re.compile(r"negative travel time")),
-)  # fmt: skip
+)
 
 
 def ras(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | None:
@@ -136,7 +204,8 @@ def error_return(log: Reader, message: str, head: Head, place: Place) -> bool:
 
 _DIAG_LEVEL = re.compile(r"\[(\w{1,12})\] ?")
 _DIAG_FAULT = re.compile(
-    r"mismatch|>\d{1,3}% off|uncorrected|inactive link|\bS?Xid \d|failed|only \d{1,7}/\d{1,7}|differ|degraded|unable to complete",
+    r"mismatch|>\d{1,3}% off|uncorrected|inactive link|\bS?Xid \d|"
+    r"failed|only \d{1,7}/\d{1,7}|differ|degraded|unable to complete",
     re.I,
 )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._reader import Reader
 
 _CONNECT = re.compile(
-    r"(?:^|[: ])(?:[Cc]onnect to|PollConnect to) (\S{1,260}) (?:failed|returned)(?: with error)? ?:? ?(.*)"
+    r"(?:(?:^|[: ])[Cc]onnect to|PollConnect to) (\S{1,260}) (?:failed|returned)(?: with error)? ?:? ?(.*)"
 )
 _CONNECT_RETRY = re.compile(r"(?:Call to connect|(?:\w{1,60}: )?connect) returned (.{1,120}?),? (?:retrying|exceeded)")
 _ATTEMPT = re.compile(r"retrying \((\d{1,9})/|after (\d{1,9}) attempts|retry count \((\d{1,9})\)", re.ASCII)
@@ -60,8 +60,10 @@ def connect(log: Reader, message: str, head: Head, place: Place, *, final: bool)
 
 
 def leftovers(log: Reader) -> None:
-    """Retries whose peer was never named: the log ends, or the connection came through."""
+    """Retries whose peer was never named, of processes that finished no init after all."""
     for process in log.heads.processes.values():
+        if any(comm.state != "started" for comm in process.comms):
+            continue
         for head in process.heads.values():
             for text, (count, first, last) in head.retries.items():
                 fields = {

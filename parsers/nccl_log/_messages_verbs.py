@@ -50,6 +50,7 @@ def completion(log: Reader, message: str, head: Head, place: Place) -> bool:
     if found.group(1):
         address, _, host = _addresses.peer(found.group(1))
         fields["peer"] = address
+        host = host or log.addresses.get(address)
         if host:
             fields["peer_host"] = host
         key = (*key, address)
@@ -58,7 +59,8 @@ def completion(log: Reader, message: str, head: Head, place: Place) -> bool:
 
 
 _ASYNC = re.compile(
-    r"(?:NET/\w{1,12} ?: ?)?(?:([\w.-]{1,64}):(\d{1,3}) )?(Got async (?:error )?event|async fatal event|Got non-fatal async event)"
+    r"(?:NET/\w{1,12} ?: ?)?(?:([\w.-]{1,64}):(\d{1,3}) )?(Got async "
+    r"(?:error )?event|async fatal event|Got non-fatal async event)"
 )
 _GID_CHANGE = re.compile(
     r"NET/IB ?: (?:\w{1,60}: )?(?:([\w.-]{1,64}):(\d{1,3}) )?GID table changed(?: on ([\w.-]{1,64}):(\d{1,3}))?"

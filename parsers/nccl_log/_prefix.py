@@ -17,6 +17,15 @@ HEAD = re.compile(
 SHORT_HEAD = re.compile(r"(?<![\w.%/-])([A-Za-z0-9][\w.%/-]{0,254}):(\d{1,10}) $", re.ASCII)
 """`host:pid ` of diagnostics lines (2.31+)."""
 
+
+def last_head(text: str) -> re.Match[str] | None:
+    """The signature nearest to the end of `text`."""
+    found = None
+    for head in HEAD.finditer(text):
+        found = head
+    return found
+
+
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _NOT_A_RANK = re.compile(r"\[?default\d")
 _TASK = re.compile(r"(?:^|\s)\d{1,5}: $")
@@ -81,9 +90,7 @@ class Heads:
         return head if head is not None else self._read(raw)
 
     def _read(self, raw: str) -> Head:
-        last = None
-        for last in HEAD.finditer(raw[-700:]):
-            pass
+        last = last_head(raw[-700:])
         if last is None or (last.group(1).isdigit() and len(last.group(1)) < 3 and int(last.group(2)) < 60):
             return self.nobody
         base = max(0, len(raw) - 700)
@@ -153,7 +160,5 @@ class Heads:
 
 def time_of(raw: str) -> float | None:
     """Time in the text before a message (epoch seconds; without a zone read as UTC), or None."""
-    found = None
-    for found in _STAMP.finditer(raw[-700:]):
-        pass
-    return parse_time(found.group())[0] if found else None
+    found = _STAMP.findall(raw[-700:])
+    return parse_time(found[-1])[0] if found else None

@@ -44,6 +44,8 @@ REGION = 16_000_000
 _ANOTHER = re.compile(r"NCCL (?:INFO|WARN|ATTN|CALL|TRACE) ")
 HELD_BACK = 16
 """So many lines of a block are read with the next one, so that messages of several lines stay whole."""
+FIRST_FEW = 50
+"""Where no message says anything, so many are asked who signs them."""
 STEP = 4_096
 MAX_MEMO = 40_000
 MAX_RECORDS = 40_000
@@ -76,7 +78,7 @@ class Reader:
         for block in blocks:
             if not gathered:
                 first = block.first
-            gathered.append(block.text.removesuffix("\n"))
+            gathered.append(block.text)
             size += len(block.text)
             if size >= REGION:
                 lines = block.first - first + gathered[-1].count("\n") + 1
@@ -118,6 +120,9 @@ class Reader:
             self.calls.finish(text, first, lines)
         if "libfabric:" in text:
             libfabric_lines(self, text)
+        if not self.heads.processes:
+            for m in itertools.islice(_ANOTHER.finditer(text), FIRST_FEW):
+                self.heads.find(text[text.rfind("\n", 0, m.start()) + 1 : m.start()])
 
     def _messages(self, search: re.Pattern[str], text: str) -> None:
         heads, comms, channels = self.heads, self.comms, self.comms.channels

@@ -10,7 +10,7 @@ from diagnose.parsing import drop_none
 from ._areas import area_of
 from ._dispatch import from_warning
 from ._ledger import Place
-from ._prefix import HEAD, Head
+from ._prefix import HEAD, Head, last_head
 
 if TYPE_CHECKING:
     from ._reader import Reader
@@ -66,9 +66,7 @@ def _whole(log: Reader, message: str, place: Place, line: int) -> str:
 
 def _file(raw: str) -> str | None:
     """`file:line` in front of the message; plugins print a function there."""
-    last = None
-    for last in HEAD.finditer(raw):
-        pass
+    last = last_head(raw)
     where = (raw[last.end() :] if last else raw).strip()
     found = _WHERE.search(where)
     if found is None:
