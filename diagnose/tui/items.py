@@ -65,8 +65,10 @@ def subject_text(subject: Subject) -> str:
 
 
 def subjects_text(subjects: Iterable[Subject], most: int = 3) -> str:
-    """The first few subjects, and how many more there are."""
-    texts = list(dict.fromkeys(subject_text(s) for s in subjects))
+    """The first few subjects, and how many more there are; a host is left out where its device or rank is named."""
+    subjects = tuple(subjects)
+    named = {s.host for s in subjects if s.kind != "host"}
+    texts = list(dict.fromkeys(subject_text(s) for s in subjects if s.kind != "host" or s.name not in named))
     more = len(texts) - most
     return ", ".join(texts[:most]) + (f" +{more} more" if more > 0 else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,7 +53,10 @@ class SourceRows:
 
     def __init__(self, reader: LineReader, marked: Sequence[Evidence] = ()) -> None:
         self._reader = reader
-        self._marked = {n: e for e in marked for n in range(e.first, e.last + 1)}
+        self._marked: dict[int, list[Evidence]] = {}
+        for evidence in marked:
+            for number in range(evidence.first, evidence.last + 1):
+                self._marked.setdefault(number, []).append(evidence)
         self._blocks: OrderedDict[int, list[Line]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -74,8 +77,7 @@ class SourceRows:
         line = self.line(index)
         if line is None:
             return LogRow(None, "")
-        evidence = self._marked.get(line.number)
-        return _row(line, evidence)
+        return _row(line, self._marked.get(line.number, ()))
 
 
 def spans_in(evidence: Evidence, line: Line) -> list[tuple[int, int]]:
@@ -92,16 +94,54 @@ def spans_in(evidence: Evidence, line: Line) -> list[tuple[int, int]]:
     return []
 
 
-def _row(line: Line, evidence: Evidence | None) -> LogRow:
-    if evidence is None or not evidence.first <= line.number <= evidence.last:
-        text, _ = fit(line.text)
-        return LogRow(line.number, text)
-    text, spans = fit(line.text, spans_in(evidence, line))
-    return LogRow(line.number, text, "text", spans, True)
+def _row(line: Line, evidence: Sequence[Evidence]) -> LogRow:
+    mine = [e for e in evidence if e.first <= line.number <= e.last]
+    text, spans = fit(line.text, [span for e in mine for span in spans_in(e, line)])
+    return LogRow(line.number, text, "text", spans, bool(mine))
 
 
-def evidence_rows(evidence: Evidence, heading: str, lines: Sequence[Line] | None) -> list[LogRow]:
-    """Heading, then the lines with their context; without `lines` (not read yet, or gone) the excerpt alone."""
-    if not lines:
-        lines = [Line(n, part) for n, part in enumerate(evidence.text.split("\n"), evidence.first)]
-    return [LogRow(None, fit(heading)[0], "head"), *(_row(line, evidence) for line in lines)]
+@dataclass(frozen=True)
+class Sheet:
+    """Evidence laid out: rows, and for each evidence item where to scroll to and its first line."""
+
+    rows: Sequence[LogRow]
+    starts: Sequence[int]
+    hits: Sequence[int]
+
+
+def sheet(items: Sequence[Evidence], lines: Sequence[Sequence[Line] | None], heading: Callable[[str], str]) -> Sheet:
+    """Evidence items in their order, each with the lines read around it; neighbours in one source share a section.
+
+    `lines` may be shorter than `items` or hold None: then the excerpt alone is shown. `heading` names a source.
+    """
+    rows: list[LogRow] = []
+    starts: list[int] = []
+    hits: list[int] = []
+    number = 0
+    while number < len(items):
+        section: dict[int, Line] = {}
+        first = number
+        while number < len(items) and (number == first or _touches(section, items[number], items[first])):
+            read = lines[number] if number < len(lines) else None
+            section.update((line.number, line) for line in read or _excerpt(items[number]))
+            number += 1
+        if rows:
+            rows.append(LogRow(None, ""))
+        start = len(rows)
+        rows.append(LogRow(None, fit(heading(items[first].source))[0], "head"))
+        places = {n: start + 1 + i for i, n in enumerate(sorted(section))}
+        rows += [_row(section[n], items[first:number]) for n in sorted(section)]
+        for evidence in items[first:number]:
+            hit = places.get(evidence.first, start)
+            starts.append(hit if starts and len(starts) > first else start)
+            hits.append(hit)
+    return Sheet(rows, starts, hits)
+
+
+def _excerpt(evidence: Evidence) -> list[Line]:
+    return [Line(n, part) for n, part in enumerate(evidence.text.split("\n"), evidence.first)]
+
+
+def _touches(section: dict[int, Line], evidence: Evidence, before: Evidence) -> bool:
+    """Is the evidence within or right after the lines of the section?"""
+    return evidence.source == before.source and min(section) <= evidence.first <= max(section) + 1

@@ -35,7 +35,8 @@ def why(finding: Finding, diagnosis: Diagnosis, say: Say, comment: str = "") -> 
         blocks += [*_head(say("Cause")), Block(finding.cause)]
     blocks += [*_head(say("Confidence")), Block(say(finding.confidence + " confidence"))]
     if finding.next_evidence:
-        blocks.append(Block(say("Not settled; what would settle it:")))
+        open_ = "Would confirm it:" if finding.confidence == "high" else "Not settled; what would settle it:"
+        blocks.append(Block(say(open_)))
         for wanted in finding.next_evidence:
             blocks.append(Block(wanted.text, lead=(("• ", "muted"),)))
             if wanted.command:

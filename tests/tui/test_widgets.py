@@ -15,7 +15,7 @@ from diagnose.model import Diagnosis, Evidence, Line, Subject
 from diagnose.tui import grids, plain
 from diagnose.tui.items import arrange
 from diagnose.tui.keys import KEYS
-from diagnose.tui.logtext import LogRow, Rows, SourceRows, evidence_rows, spans_in
+from diagnose.tui.logtext import LogRow, Rows, SourceRows, sheet, spans_in
 from diagnose.tui.theme import THEMES
 from diagnose.tui.widgets.bars import Bar, KeyLine, TabBar
 from diagnose.tui.widgets.findings import FindingsList
@@ -62,7 +62,7 @@ def _findings(text: str) -> LineView:
 def _log(text: str) -> LineView:
     view = LogView()
     evidence = Evidence("a", 1, 2, text[:2000], ((0, 4),))
-    view.document = Rows(evidence_rows(evidence, text, [Line(1, text), Line(2, text)]))
+    view.document = Rows(sheet([evidence], [[Line(1, text), Line(2, text)]], lambda _: text).rows)
     view.needle = "x"
     return view
 
@@ -281,3 +281,19 @@ def test_no_key_needs_what_terminals_swallow() -> None:
     for key in KEYS:
         assert any("+" not in name for name in key.keys) or key.id in ("line",)
         assert not any(name.startswith(("f1", "alt+", "ctrl+shift")) for name in key.keys)
+
+
+def test_neighbours_in_one_source_share_a_section() -> None:
+    items = [
+        Evidence("a", 4, 4, "four"),
+        Evidence("a", 5, 6, "five\nsix"),
+        Evidence("b", 1, 1, "one"),
+        Evidence("a", 40, 40, "x"),
+    ]
+    around = [[Line(n, f"line {n}") for n in range(e.first - 2, e.last + 3) if n > 0] for e in items]
+    made = sheet(items, around, str.upper)
+    assert [r.text for r in made.rows if r.token == "head"] == ["A", "B", "A"]
+    assert [r.number for r in made.rows if r.hit] == [4, 5, 6, 1, 40]
+    assert [made.rows[h].number for h in made.hits] == [4, 5, 1, 40]
+    assert [made.rows[s].number for s in made.starts] == [None, 5, None, None]
+    assert [r.number for r in sheet(items[:1], (), str).rows] == [None, 4]

@@ -14,7 +14,7 @@ from diagnose.model import Diagnosis, Evidence, Finding, Line, Problem, Source, 
 from .. import pages
 from ..grids import faulty, rank_groups, topology
 from ..items import Item
-from ..logtext import LogRow, Rows, SourceRows, evidence_rows
+from ..logtext import LogRow, Rows, Sheet, SourceRows, sheet
 from ..notes import Notes
 from ..plain import wrap
 from ..words import Words
@@ -58,8 +58,7 @@ Detail Bar { height: 1; }
         self.diagnosis: Diagnosis | None = None
         self.notes = Notes("")
         self.evidence_at = 0
-        self._starts: list[int] = []
-        self._document: list[LogRow] = []
+        self._sheet = Sheet((), (), ())
         self._lines: Sequence[Sequence[Line] | None] = ()
         self._drawn: dict[TabName, Item | None] = {}
 
@@ -173,13 +172,8 @@ Detail Bar { height: 1; }
     def on_resize(self) -> None:
         if self.tab == "fix":
             self.redraw()
-        elif self.tab == "evidence" and self._starts:
-            self.call_after_refresh(self._evidence_in_view)
-
-    def _evidence_in_view(self) -> None:
-        if self._starts and self.evidence_view.scroll_offset.y <= self._starts[self.evidence_at]:
-            start = self._starts[self.evidence_at]
-            self.evidence_view.jump_to(start, self._hit_after(start))
+        elif self.tab == "evidence" and self.evidence_at == 0:
+            self.call_after_refresh(self._to_evidence)
 
     def _draw(self, keep: bool = False) -> None:
         pane = self.pane
@@ -235,35 +229,33 @@ Detail Bar { height: 1; }
             blocks = pages.about(self.item, self.diagnosis, self.say)
             rows = [LogRow(None, "".join(t for t, _ in b.lead) + b.text, b.token) for b in blocks]
             texts = [LogRow(None, part, row.token) for row in rows for part in wrap(row.text, width)]
-            self._starts, self._document = [], []
+            self._sheet = Sheet((), (), ())
             self.evidence_view.show(Rows(texts))
         if not self._lines and isinstance(thing, Finding | Source | Problem):
             self.post_message(self.WantsLines(self.item))
 
     def _finding_evidence(self, finding: Finding) -> None:
-        assert self.diagnosis is not None
-        sources = {s.id: s for s in self.diagnosis.sources} | {s.path: s for s in self.diagnosis.sources}
-        rows: list[LogRow] = []
-        self._starts = []
-        for number, evidence in enumerate(finding.evidence):
-            lines = self._lines[number] if number < len(self._lines) else None
-            source = sources.get(evidence.source)
-            heading = source.path if source else evidence.source
-            if source and source.host and source.host not in source.path:
-                heading = f"{source.host}  {heading}"
-            if rows:
-                rows.append(LogRow(None, ""))
-            self._starts.append(len(rows))
-            rows += evidence_rows(evidence, heading, lines)
+        self._sheet = sheet(finding.evidence, self._lines, self._source_heading)
+        rows = self._sheet.rows
         if not rows:
             rows = [LogRow(None, self.say("No line shows this: it follows from what is missing. See tab 2."), "muted")]
-        start = self._starts[self.evidence_at] if self.evidence_at < len(self._starts) else 0
-        self._document = rows
-        self.evidence_view.show(Rows(rows), start, start, self._hit_after(start))
+        self.evidence_view.show(Rows(rows))
+        self._to_evidence()
 
-    def _hit_after(self, start: int) -> int:
-        """Row of the first evidence line from a row on."""
-        return next((n for n in range(start, len(self._document)) if self._document[n].hit), start)
+    def _source_heading(self, source: str) -> str:
+        """Path of a source, with its host where the path does not tell it."""
+        found = next((s for s in self.diagnosis.sources if s.id == source), None) if self.diagnosis else None
+        if found is None:
+            return source
+        return f"{found.host}  {found.path}" if found.host and found.host not in found.path else found.path
+
+    def _to_evidence(self) -> None:
+        """Bring the evidence that stands out into view, with its heading and context as far as there is room."""
+        if self.evidence_at < len(self._sheet.starts):
+            start, hit = self._sheet.starts[self.evidence_at], self._sheet.hits[self.evidence_at]
+            self.evidence_view.current = hit
+            self.evidence_view.content_changed()
+            self.evidence_view.jump_to(start, hit)
 
     def give_lines(self, item: Item, lines: Sequence[Sequence[Line] | None]) -> None:
         """Lines around each evidence of a finding, read meanwhile; ignored when another item is shown by now."""
@@ -285,13 +277,10 @@ Detail Bar { height: 1; }
         """Go to the next or previous evidence."""
         if self.tab != "evidence":
             self.switch("evidence")
-        if not self._starts:
+        if not self._sheet.starts:
             return
-        self.evidence_at = max(0, min(self.evidence_at + step, len(self._starts) - 1))
-        start = self._starts[self.evidence_at]
-        self.evidence_view.current = start
-        self.evidence_view.content_changed()
-        self.evidence_view.jump_to(start, self._hit_after(start))
+        self.evidence_at = max(0, min(self.evidence_at + step, len(self._sheet.starts) - 1))
+        self._to_evidence()
         self._tabs()
 
     # --- copying ------------------------------------------------------------------------------------

@@ -27,17 +27,14 @@ class LogView(LineView):
         self._widest = 0
         self._screenful: tuple[object, list[Row]] = (None, [])
 
-    def show(self, document: LogDocument, at: int = 0, current: int = -1, must: int | None = None) -> None:
-        """Show a document from row `at` on, or from a later one so that row `must` is in view.
-
-        `current` is the row that stands out: a search hit, the evidence chosen.
-        """
+    def show(self, document: LogDocument, at: int = 0, current: int = -1) -> None:
+        """Show a document from row `at` on; `current` is the row that stands out (a search hit)."""
         self.document = document
         self.current = current
         self._digits = self._number_width()
         self._widest = 0
         self.content_changed()
-        self.jump_to(at, at if must is None else must)
+        self.jump(at, 0)
 
     def jump_to(self, at: int, must: int) -> None:
         """Scroll to row `at`, or as far beyond as it takes to have row `must` and the one after it in view."""
@@ -112,7 +109,8 @@ class LogView(LineView):
     def _gutter(self, row: LogRow, index: int, first: bool = True) -> list[Piece]:
         number = f"{row.number if first else '':>{self._digits}}"
         mark = "▌" if row.hit else "▸" if index == self.current and first else " "
-        return [(mark, "hit"), (f"{number}  ", "hit" if row.hit else "number")]
+        look = "match" if index == self.current and first else "hit" if row.hit else "number"
+        return [(mark, "hit"), (number, look), ("  ", "text")]
 
     def _pieces(self, row: LogRow, start: int, part: str) -> list[Piece]:
         """A part of a row cut where its look changes: search matches over spans over the row's own token."""
