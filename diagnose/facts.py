@@ -87,8 +87,7 @@ def fold(observations: Iterable[Fact]) -> Iterator[Fact]:
             times = [t for m in members if isinstance(t := m.fields.get("at"), int | float)]
             _put(fields, at=min(times) if times else None)
         total = sum(n if isinstance(n := m.fields.get("times"), int) else 1 for m in members)
-        if total > 1:
-            fields["times"] = total
+        fields["times"] = total
         yield Fact("", kind, fields, _some_evidence(members))
 
 

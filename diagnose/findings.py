@@ -116,8 +116,11 @@ def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
         parts = {
             name: fill(value, bound, shell=name not in ("text", "where")) if value else value
             for name, value in (
-                ("text", step.text), ("command", step.command), ("where", step.where),
-                ("verify", step.verify), ("rollback", step.rollback),
+                ("text", step.text),
+                ("command", step.command),
+                ("where", step.where),
+                ("verify", step.verify),
+                ("rollback", step.rollback),
             )
         }
         filled.append(replace(step, **parts))
@@ -208,6 +211,15 @@ def _next_evidence(rule: Rule, unchecked: Sequence[str], covered: _Coverage) -> 
     return tuple(wanted)[:8]
 
 
+_KIN = {
+    "nic_counters": ("nic_link", "nic_settings"), "nic_link": ("nic_counters",), "rdma_counters": ("rdma_port",),
+    "pcie": ("gpu_topology",), "gpu_state": ("gpu_topology", "kernel_log"), "kernel_log": ("gpu_state",),
+    "nccl_init": ("nccl_log", "torch_log", "benchmark_nccl"), "torch_log": ("nccl_log", "nccl_init", "process_exit"),
+    "nic_rates": ("nic_counters",), "ip_link": ("nic_settings",), "cgroup_usage": ("cgroup_files",),
+}  # fmt: skip
+"""Topics whose evidence suggests that the key topic is worth asking for next."""
+
+
 def unknowns(rules: Sequence[Rule], outcome: Outcome) -> tuple[Unknown, ...]:
     """Rules that nothing could be said about, gathered by the topic whose command would let them be judged."""
     covered = _Coverage(outcome.facts)
@@ -218,14 +230,17 @@ def unknowns(rules: Sequence[Rule], outcome: Outcome) -> tuple[Unknown, ...]:
         blind = [p for p in rule.when if not covered.judges(p)]
         if rule.id not in fired and blind:
             missing[_topics(blind[0])[0]].append(rule)
-    found: list[tuple[tuple[int, int, str], Unknown]] = []
+    found: list[tuple[tuple[bool, int, int, str], Unknown]] = []
     for topic_name, blind_rules in missing.items():
         topic = known.topics[topic_name]
         titles = [r.texts["en"].title for r in sorted(blind_rules, key=lambda r: r.id)]
         shown = "; ".join(titles[:3]) + (f"; and {len(titles) - 3} more" if len(titles) > 3 else "")
         worst = min(SEVERITIES.index(c.severity) for r in blind_rules for c in r.severity)
         unknown = Unknown(f"{topic.title}: {shown}?", f"no {topic.title} in the files supplied", topic.collect)
-        found.append(((worst, -len(blind_rules), topic_name), unknown))
+        related = topic_name.removesuffix("_rates") + "_counters" in covered.topics or bool(
+            set(_KIN.get(topic_name, ())) & covered.topics
+        )
+        found.append(((not related, worst, -len(blind_rules), topic_name), unknown))
     return tuple(unknown for _, unknown in sorted(found, key=lambda item: item[0]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -24,7 +25,8 @@ class NothingAnalysed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to analyse. `tz` names the zone of times that carry none; `jobs` limits processes."""
+    """How to analyse. `tz` names the zone of times that carry none; `jobs` limits processes; acknowledgements of the
+    site file that expired before `today` no longer hold."""
 
     rules: tuple[Path, ...] = ()
     parsers: tuple[Path, ...] = ()
@@ -34,6 +36,7 @@ class Options:
     drafts: bool = False
     jobs: int | None = None
     stdin: BinaryIO | None = None
+    today: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,10 @@ def _diagnose(
         raise NothingAnalysed("no usable rule: " + "; ".join(str(e) for e in book.errors[:3]))
     on_progress(Progress("judge", f"judging with {len(book.rules)} rules"))
     outcome = engine.run(book.rules, relevant(book.rules, known))
-    acknowledged = [findings.Acknowledgement(a.id, a.host, a.reason) for a in settings.acknowledged] if settings else []
+    acknowledged = [
+        findings.Acknowledgement(a.id, a.host, a.reason) for a in (settings.acknowledged if settings else ())
+        if a.expires is None or options.today is None or a.expires >= options.today
+    ]  # fmt: skip
     judged = findings.judge(book.rules, outcome, options.lang, acknowledged)
     read = {s.path: s for s, _ in parsed}
     problems = [*bundle.problems, *problems, *base.problems, *outcome.problems, *_rule_problems(book.errors)]
@@ -167,7 +173,12 @@ def _possible(verdict: bool | None) -> bool:
 
 def _rule_problems(errors: Sequence[object]) -> Iterator[Problem]:
     for error in errors:
-        yield Problem(f"rule not loaded: {error}")
+        yield Problem(f"rule not loaded: {_beside(str(error))}")
+
+
+def _beside(text: str) -> str:
+    """An error message with the pack's own path taken off: reports carry no absolute path."""
+    return text.replace(f"{packs.builtin('rules')}{os.sep}", "rules/")
 
 
 def _tool(engine_name: str, book: object, overrides: Mapping[str, object]) -> dict[str, object]:

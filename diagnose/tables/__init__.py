@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnose.model import Fact, FactBase
-from diagnose.tables import benchmarks, counters, deviations, network, progress
+from diagnose.tables import benchmarks, counters, deviations, host, network, progress
 from diagnose.tables.summary import job, summary
 
 __all__ = ["derive", "job", "summary"]
@@ -11,4 +11,4 @@ __all__ = ["derive", "job", "summary"]
 
 def derive(base: FactBase) -> list[Fact]:
     """All derived facts, in a fixed order."""
-    return [fact for part in (progress, counters, deviations, network, benchmarks) for fact in part.derive(base)]
+    return [fact for part in (progress, counters, deviations, network, host, benchmarks) for fact in part.derive(base)]

@@ -16,6 +16,8 @@ from diagnose.model import Evidence, Fact, FactBase, Value, fold_ranks
 CRASH_REASONS = ("killed", "crashed", "oom", "error")
 VICTIM_CAUSES = ("collective", "network", "keyboard")
 """Causes of exceptions that a rank suffers because of another one (or of the user)."""
+NO_NUMBER = -1
+"""Stands for the sequence number of a time-out whose dialect prints none (PyTorch 1.8 and older)."""
 MAX_GROUPS = 10
 MAX_SUSPECTS = 40
 
@@ -102,7 +104,8 @@ def _stall_facts(
         "all_entered": entered,
     }  # fmt: skip
     optional: dict[str, Value | None] = {
-        "group": stall.group, "seq": stall.seq, "op": stall.op, "world": stall.world,
+        "group": stall.group, "seq": None if stall.seq == NO_NUMBER else stall.seq, "op": stall.op,
+        "world": stall.world,
         "elapsed_s": stall.elapsed_s, "timeout_s": stall.timeout_s,
     }  # fmt: skip
     fields.update({k: v for k, v in optional.items() if v is not None})
@@ -120,8 +123,13 @@ def _stall_facts(
 
 
 def _what(op: str | None, seq: int | None, group: str | None) -> str:
-    number = "" if seq is None else f" #{seq}"
-    return (op or "a collective") + number + (f" of {group}" if group else " of an unnamed group" if number else "")
+    number = "" if seq is None or seq == NO_NUMBER else f" #{seq}"
+    named = f" of {group}" if group else " of an unnamed group" if number and group is None else ""
+    return (op or "a collective") + number + named
+
+
+def _who(ranks: str) -> str:
+    return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}" if ranks else "another rank"
 
 
 def _others(stall: Stall, silent: set[int]) -> str:
@@ -176,7 +184,8 @@ def _torch_groups(base: FactBase) -> dict[str | None, dict[int, Seen]]:
         seen = groups[str(name) if name is not None else None].setdefault(rank, Seen(rank))
         seen.fact = seen.fact or o
         if o.kind == "torch_timeout":
-            seen.timeouts.setdefault(int(o.fields["seq"]), o)  # type: ignore[arg-type]
+            seq = o.fields.get("seq")
+            seen.timeouts.setdefault(seq if isinstance(seq, int) else NO_NUMBER, o)
         else:
             seen.enqueued = _largest(seen.enqueued, o.fields.get("last_enqueued"))
             seen.completed = _largest(seen.completed, o.fields.get("last_completed"))
@@ -212,7 +221,7 @@ def _join_ungrouped(groups: dict[str | None, dict[int, Seen]]) -> None:
 
 
 def _timeout_signature(fact: Fact) -> tuple[Value | None, ...]:
-    return tuple(fact.fields.get(n) for n in ("seq", "op", "numel_in", "numel_out", "timeout_ms"))
+    return tuple(fact.fields.get(n) for n in ("seq", "op", "numel_in", "numel_out"))
 
 
 def _largest(a: int | None, b: object) -> int | None:
@@ -257,7 +266,7 @@ def _incomparable(ranks: Mapping[int, Seen], world: int | None) -> Stall:
     """Several collectives without group names as one stall: their numbers cannot be compared."""
     facts = [f for _, seen in sorted(ranks.items()) for f in seen.timeouts.values()]
     stuck = "; ".join(
-        f"rank {r}: " + ", ".join(f"{f.fields['op']} #{q}" for q, f in sorted(seen.timeouts.items())[:4])
+        f"rank {r}: " + ", ".join(_what(str(f.fields["op"]), q, "") for q, f in sorted(seen.timeouts.items())[:4])
         for r, seen in sorted(ranks.items())[:6]
     )  # fmt: skip
     what = f"several collectives of unnamed groups, whose numbers cannot be compared ({stuck})"
@@ -306,7 +315,8 @@ def _mismatch(
     differs = next((n for n, x, y in zip(names, a, b, strict=True) if x != y), "op")
     fields: dict[str, Value] = {
         "seq": seq, "differs": differs, "a": _signature(a), "a_ranks": fold_ranks(a_ranks), "b": _signature(b),
-        "b_ranks": fold_ranks(b_ranks), "what": _what("collective", seq, group),
+        "b_ranks": fold_ranks(b_ranks), "a_who": _who(fold_ranks(a_ranks)), "b_who": _who(fold_ranks(b_ranks)),
+        "what": _what("collective", seq, group),
     }  # fmt: skip
     if group is not None:
         fields["group"] = group
@@ -332,6 +342,7 @@ def _checked_mismatches(base: FactBase) -> Iterator[Fact]:
             "a_ranks": "" if rank is None else str(rank), "b_ranks": "" if other is None else str(other),
             "what": _what("collective", seq if isinstance(seq := f.get("seq"), int) else None, None),
         }  # fmt: skip
+        fields["a_who"], fields["b_who"] = _who(str(fields["a_ranks"])), _who(str(fields["b_ranks"]))
         yield Fact("", "signature_mismatch", fields, o.evidence)
 
 
