@@ -24,8 +24,10 @@ from diagnose.model import (
 KINDS = ("nic_rate", "rdma_port", "kernel_event", "stall", "site_contract", "suspect_rank")
 TOPICS = ("nic_rates", "rdma_port", "kernel_log")
 FIELDS = ("host", "v", "w", "s")
-VALUES = (0, 1, 2, 3, 1.0, 2.5, -1, True, False, "a", "b", "1", "true", "", 1e-07, 1e22, 2**53 + 1, 2.0**53, 2**70,
-          float("nan"), float("inf"), ("a", 1), 'q"\\é\n')  # fmt: skip
+NUMBERS = (0, 1, 2, 3, 4, 5, 1.0, 2.5)
+TEXTS = ("a", "b", "c")
+ODD = (True, False, -1, "1", "true", "", 1e-07, 1e22, 2**53 + 1, 2.0**53, 2**70, float("nan"), float("inf"), ("a", 1),
+       'q"\\é\n')  # fmt: skip
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -34,14 +36,14 @@ class Programs:
 
     def __init__(self, seed):
         self.random = random.Random(seed)
-        self.kinds = self.random.sample(KINDS, self.random.choice((2, 3, 4, 6)))
+        self.kinds = self.random.sample(KINDS, self.random.choice((2, 2, 3, 4)))
 
     def facts(self, count):
         """Facts of few kinds with few values, many of them missing, and some coverage."""
         draw = self.random
         made = []
         for n in range(count):
-            fields = {name: self.value() for name in FIELDS[1:] if draw.random() < 0.75}
+            fields = {name: self.value(name) for name in FIELDS[1:] if draw.random() < 0.85}
             if draw.random() < 0.85:
                 fields["host"] = draw.choice(("n1", "n2", "n3"))
             made.append(Fact(f"f{n}", draw.choice(self.kinds), fields))
@@ -53,9 +55,12 @@ class Programs:
         draw.shuffle(made)
         return made
 
-    def value(self):
-        """A value, mostly of the tame ones."""
-        return self.random.choice(VALUES if self.random.random() < 0.25 else VALUES[:9])
+    def value(self, field):
+        """A value that mostly is of the field's usual type."""
+        draw = self.random
+        if draw.random() < 0.12:
+            return draw.choice(ODD)
+        return draw.choice(TEXTS if field == "s" else ("n1", "n2", "n3") if field == "host" else NUMBERS)
 
     def rules(self, count):
         """Rules of up to three patterns with supports, unless, derivations and phases."""
@@ -85,32 +90,37 @@ class Programs:
         """A condition of `and`, `or`, `not` over comparisons, membership and known."""
         draw = self.random
         shape = draw.random()
-        if depth and shape < 0.45:
-            whole = draw.choice((And, And, Or))
-            return whole(tuple(self.condition(depth - 1, earlier) for _ in range(draw.choice((0, 1, 2, 2, 3)))))
-        if depth and shape < 0.6:
+        if depth and shape < 0.4:
+            whole = draw.choice((And, Or))
+            return whole(tuple(self.condition(depth - 1, earlier) for _ in range(draw.choice((0, 2, 2, 2, 3)))))
+        if depth and shape < 0.55:
             return Not(self.condition(depth - 1, earlier))
-        if shape < 0.68:
+        if shape < 0.6:
             return Known(self.ref(earlier))
-        if shape < 0.76:
-            return Member(self.expression(earlier, 1), tuple(self.value() for _ in range(draw.choice((1, 2, 3)))))
+        field = draw.choice(FIELDS)
+        if shape < 0.68:
+            return Member(self.expression(field, earlier), tuple(self.value(field) for _ in range(draw.choice((1, 3)))))
+        op = draw.choice(COMPARISONS if field in ("v", "w") else ("==", "!="))
         if earlier and shape < 0.9:
-            field = draw.choice(FIELDS)
-            return Compare(draw.choice((*COMPARISONS, "==", "==")), Ref(None, field), Ref(draw.choice(earlier), field))
-        return Compare(draw.choice(COMPARISONS), self.expression(earlier, 1), self.expression(earlier, 1))
+            sides = [Ref(None, field), Ref(draw.choice(earlier), draw.choice((field, field, draw.choice(FIELDS))))]
+            draw.shuffle(sides)
+            return Compare(op, *sides)
+        return Compare(op, self.expression(field, earlier), self.expression(field, earlier))
 
-    def ref(self, earlier):
+    def ref(self, earlier, field=None):
         """A field, mostly of the own fact."""
-        alias = self.random.choice(earlier) if earlier and self.random.random() < 0.3 else None
-        return Ref(alias, self.random.choice(FIELDS))
+        draw = self.random
+        alias = draw.choice(earlier) if earlier and draw.random() < 0.4 else None
+        return Ref(alias, field or draw.choice(FIELDS))
 
-    def expression(self, earlier, depth):
-        """A field, a constant or arithmetic."""
-        shape = self.random.random()
-        if depth and shape < 0.15:
-            op = self.random.choice("+-*/")
-            return Arith(op, self.expression(earlier, 0), self.expression(earlier, 0))
-        return self.ref(earlier) if shape < 0.65 else Const(self.value())
+    def expression(self, field, earlier):
+        """A field, a constant that it could have, or arithmetic."""
+        draw = self.random
+        shape = draw.random()
+        if shape < 0.15 and field in ("v", "w"):
+            sides = [Const(self.value(field)) if draw.random() < 0.3 else self.ref(earlier, "v") for _ in range(2)]
+            return Arith(draw.choice("+-*/"), *sides)
+        return self.ref(earlier, field) if shape < 0.65 else Const(self.value(field))
 
 
 def naive(rule, facts):

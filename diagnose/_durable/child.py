@@ -31,10 +31,16 @@ def main() -> None:
                 serial += 1
                 fired.append(_Run(durable, f"phase{serial}", ruleset, job["max"] - sum(map(len, fired))).fired)
             answer = {"fired": fired}
+        except Stopped as error:
+            answer = {"error": str(error)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
         reply.write(json.dumps(answer) + "\n")
         reply.flush()
+
+
+class Stopped(Exception):
+    """The run was given up."""
 
 
 def _limit_memory() -> None:
@@ -75,15 +81,15 @@ class _Run:
                 continue
         running.do_actions(state, self._done)
         if self.error:
-            raise RuntimeError(self.error)
+            raise Stopped(self.error)
         if not self.ended:
-            raise RuntimeError("actions were lost")
+            raise Stopped("actions were lost")
 
     def _action(self, rule):
         def run(c, complete):
             try:
                 if len(self.fired) >= self.most:
-                    self.error = f"more joint matches than {self.most}, the last of {rule}"
+                    self.error = f"more joint matches than {self.most}, the last of rule {rule}"
                     return
                 bound = {alias: fact["uid"] for alias, fact in c._m.items() if alias.startswith("m")}
                 self.fired.append([rule, [bound[f"m{n}"] for n in range(len(bound))]])

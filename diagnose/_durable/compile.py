@@ -152,9 +152,10 @@ _NEEDS_KNOWN = ("!=", ">", ">=")
 
 @dataclass(slots=True)
 class Definition:
-    """One rule of the engine: part `chunk` of an alternative of rule number `rule`."""
+    """One rule of the engine: part `chunk` of an alternative of a rule, the `serial`th."""
 
-    rule: int
+    rule: str
+    serial: int
     variant: int
     chunk: int
     when: list[Shape]
@@ -163,7 +164,7 @@ class Definition:
     @property
     def name(self) -> str:
         """Its name there."""
-        return f"{self.rule}.{self.variant}.{self.chunk}"
+        return f"{self.rule}.{self.serial}.{self.variant}.{self.chunk}"
 
 
 @dataclass(slots=True)
@@ -193,7 +194,7 @@ class Compiler:
             self.attributes[key] = Attribute(kind, f"{mode}{len(self.attributes)}", local)
         return self.attributes[key]
 
-    def rule(self, number_of: int, rule: Rule) -> Compiled:
+    def rule(self, serial: int, rule: Rule) -> Compiled:
         """A rule's definitions; Unsupported when it exceeds a limit."""
         places = {pattern.alias: n for n, pattern in enumerate(rule.when)}
         kinds = [pattern.kind for pattern in rule.when]
@@ -214,7 +215,7 @@ class Compiler:
             shapes = self._positives(literals, places, kinds, compiled)
             if shapes is not None:
                 compiled.definitions += [
-                    Definition(number_of, variant, n, shapes, chunk) for n, chunk in enumerate(chunks)
+                    Definition(rule.id, serial, variant, n, shapes, chunk) for n, chunk in enumerate(chunks)
                 ]
         return compiled
 
