@@ -19,7 +19,7 @@ from diagnose.report.words import Words
 UNDETERMINED = "undetermined"
 """Slug of rules that say that something is wrong and the evidence does not tell why: `stall/undetermined`."""
 _DECIDES = re.compile(
-    r"NCCL (?:WARN|ERROR)|Watchdog|Xid|Traceback|\b\w*Error\b|\berror\b|\bfail|timed? ?out", re.IGNORECASE
+    r"NCCL (?:WARN|ERROR)|Watchdog|Xid|Traceback|\b\w*Error\b|\berror\b|\bfail|timed? ?out|\bexitcode\b", re.IGNORECASE
 )
 
 State = Literal["fault", "cannot-tell", "no-fault"]
@@ -110,16 +110,18 @@ class View:
 
 
 def _deciding(evidence: Evidence, texts: list[str]) -> tuple[int, int]:
-    """Index and column of what decides: the first highlighted span, else a telling word of the first line."""
+    """Index and column of what decides: the first highlighted span, else the first line with a telling word."""
     if evidence.spans:
         start, seen = evidence.spans[0][0], 0
         for i, text in enumerate(texts):
             if start <= seen + len(text):
                 return i, start - seen
             seen += len(text) + 1
-    i = next((i for i, text in enumerate(texts) if text.strip()), 0)
-    word = _DECIDES.search(texts[i])
-    return i, word.start() if word else 0
+    for i, text in enumerate(texts):
+        word = _DECIDES.search(text)
+        if word:
+            return i, word.start()
+    return next((i for i, text in enumerate(texts) if text.strip()), 0), 0
 
 
 def view(diagnosis: Diagnosis) -> View:

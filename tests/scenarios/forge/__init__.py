@@ -1,0 +1,6 @@
+"""Writes bundles of invented jobs in the formats of the real tools, with the truth about each. Deterministic by name."""
+
+from . import healthy, stalls
+from .core import SCENARIOS, Bundle, Scenario, Truth, make
+
+__all__ = ["SCENARIOS", "Bundle", "Scenario", "Truth", "healthy", "make", "stalls"]
