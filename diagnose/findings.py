@@ -83,7 +83,7 @@ def _finding(
     texts = rule.texts.get(lang) or rule.texts["en"]
     bound = [{alias: facts[f] for alias, f in firing.bindings.items()} for firing in firings]
     severities = [_severity(rule, b) for b in bound]
-    severity = min(severities, key=SEVERITIES.index)
+    severity = SEVERITIES[min(SEVERITIES.index(s) for s in severities)]
     lead = bound[severities.index(severity)]
     supports = [facts[f] for firing in firings for ids in firing.supports.values() for f in ids]
     unchecked = [
@@ -91,7 +91,7 @@ def _finding(
         if any(n < len(firing.checked) and not firing.checked[n] for firing in firings)
     ]  # fmt: skip
     evidence = _evidence([f for b in bound for f in b.values()], supports)
-    confidence = min((reference.confidence(rule, f) for f in firings), key=CONFIDENCES.index)
+    confidence = CONFIDENCES[min(CONFIDENCES.index(reference.confidence(rule, f)) for f in firings)]
     return Finding(
         id=rule.id, severity=severity, confidence=confidence,
         role="context" if severity == "info" else "root", title=texts.title, summary=render(texts.says, lead),

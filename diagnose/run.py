@@ -6,14 +6,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import diagnose
 from diagnose import packs
 from diagnose.model import Diagnosis, Digest, Fact, Fields, Line, Pattern, Problem, Record, Rule, Source
+
+if TYPE_CHECKING:
+    from diagnose.bundle import Bundle, LineReader
+    from diagnose.rulebook import Rulebook
 
 PARALLEL_FROM_BYTES = 24 * 1024 * 1024
 """Less text than this is parsed faster in one process than it takes to start a second one."""
@@ -56,25 +59,34 @@ def _ignore(_: Progress) -> None:
 class Case:
     """A diagnosis with its sources still at hand; closing it removes what was unpacked."""
 
-    def __init__(self, diagnosis: Diagnosis, bundle: object, close: Callable[[], None]) -> None:
+    def __init__(self, diagnosis: Diagnosis, bundle: Bundle) -> None:
         self.diagnosis = diagnosis
         self._bundle = bundle
-        self._close = close
         self._by_path = {s.path: s for s in diagnosis.sources}
 
     def excerpt(self, source: str, first: int, last: int, context: int = 3) -> list[Line]:
         """Lines first…last of a source with some around them; empty when the source is gone."""
-        found = self._by_path.get(source)
-        return import_module("diagnose.bundle").excerpt(found, first, last, context) if found else []
+        from diagnose.bundle import excerpt
 
-    def lines(self, source: str) -> object | None:
-        """All lines of a source by position (`len`, slices), read where asked; None when it is gone."""
         found = self._by_path.get(source)
-        return import_module("diagnose.bundle").LineReader(found) if found else None
+        try:
+            return excerpt(found, first, last, context) if found else []
+        except OSError:
+            return []
+
+    def lines(self, source: str) -> LineReader | None:
+        """All lines of a source by position (`len`, slices), read where asked; None when it is gone."""
+        from diagnose.bundle import LineReader
+
+        found = self._by_path.get(source)
+        try:
+            return LineReader(found) if found else None
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Remove private copies."""
-        self._close()
+        self._bundle.close()
 
     def __enter__(self) -> Case:
         return self
@@ -108,11 +120,11 @@ def open_case(
     except BaseException:
         bundle.close()
         raise
-    return Case(diagnosis, bundle, bundle.close)
+    return Case(diagnosis, bundle)
 
 
 def _diagnose(
-    bundle: diagnose.bundle.Bundle,  # type: ignore[name-defined]
+    bundle: Bundle,
     parsers: Sequence[ModuleType],
     options: Options,
     on_progress: Callable[[Progress], None],
@@ -181,12 +193,12 @@ def _beside(text: str) -> str:
     return text.replace(f"{packs.builtin('rules')}{os.sep}", "rules/")
 
 
-def _tool(engine_name: str, book: object, overrides: Mapping[str, object]) -> dict[str, object]:
-    rules = book.rules  # type: ignore[attr-defined]
+def _tool(engine_name: str, book: Rulebook, overrides: Mapping[str, object]) -> dict[str, object]:
+    rules = book.rules
     in_force = {f"{r.id}.{t.name}": t.value for r in rules for t in r.thresholds}
     return {
         "name": "diagnose", "version": diagnose.__version__, "engine": engine_name,
-        "rules": {"count": len(rules), "digest": book.digest},  # type: ignore[attr-defined]
+        "rules": {"count": len(rules), "digest": book.digest},
         "thresholds_in_force": dict(sorted(in_force.items())), "overridden": sorted(overrides),
     }  # fmt: skip
 

@@ -109,6 +109,8 @@ def newest_bundle(folder: Path) -> Path | None:
 
 
 def _options(args: argparse.Namespace) -> Options:
+    from datetime import date
+
     from diagnose import run
 
     _check_zone(args.tz)
@@ -126,6 +128,7 @@ def _options(args: argparse.Namespace) -> Options:
         lang=args.lang,
         drafts=args.drafts,
         jobs=args.jobs,
+        today=date.today(),
     )
 
 
