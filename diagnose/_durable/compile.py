@@ -120,10 +120,9 @@ Part = Versus | Join | Flag
 
 @dataclass(slots=True)
 class Shape:
-    """A pattern as the engine will see it; `earlier` are the places of patterns of the same kind before it."""
+    """A pattern as the engine will see it."""
 
     kind: str
-    earlier: tuple[int, ...]
     parts: list[Part] = field(default_factory=list[Part])
 
     def room(self) -> bool:
@@ -131,7 +130,7 @@ class Shape:
         joins = sum(
             2 if isinstance(p, Join) and p.op in _NEEDS_KNOWN else not isinstance(p, Versus) for p in self.parts
         )
-        return joins + len(self.earlier) + 3 <= MAX_JOINS
+        return joins + 3 <= MAX_JOINS
 
     def sides(self) -> Iterator[tuple[str, Attribute, str]]:
         """Kind, attribute and side ('' own, 'r' referred to, 'k' known) of all that facts must carry."""
@@ -223,7 +222,7 @@ class Compiler:
         self, literals: Sequence[Condition], places: dict[str, int], kinds: Sequence[str], compiled: Compiled
     ) -> list[Shape] | None:
         """One shape per pattern, or None when a literal can never be true."""
-        shapes = [Shape(kind, _same(kinds[:n], kind)) for n, kind in enumerate(kinds)]
+        shapes = [Shape(kind) for kind in kinds]
         for literal in literals:
             about = {places[cast(str, alias)] for alias in mentions(literal)}
             if not about:
@@ -245,7 +244,7 @@ class Compiler:
         shapes: list[Shape] = []
         inside = {**places, _OWN: len(kinds)}
         for literals in alternatives(rename(positive(pattern.where), None, _OWN)):
-            shape = Shape(pattern.kind, _same(kinds, pattern.kind))
+            shape = Shape(pattern.kind)
             possible = True
             for literal in literals:
                 about = mentions(literal)
@@ -299,7 +298,3 @@ class Compiler:
                 return Versus(op, self.attribute(kind, "e", own), value)
             return Versus(op, self.attribute(kind, "o", own), value) if number(value) is not None else False
         return Versus("==", self.attribute(kind, "t", literal), 1)
-
-
-def _same(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
-    return tuple(n for n, earlier in enumerate(kinds) if earlier == kind)

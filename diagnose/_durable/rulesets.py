@@ -167,7 +167,7 @@ class Phase:
 
     def _conditions(self, shape: Shape) -> tuple[list[Json], bool]:
         found: list[Json] = [{"kind": shape.kind}]
-        joins: list[Json] = [{"$neq": {"uid": {f"m{place}": "uid"}}} for place in shape.earlier]
+        joins: list[Json] = []
         for part in shape.parts:
             match part:
                 case Versus(op=op, own=own, value=value):
