@@ -155,5 +155,6 @@ def _record(device: _Device | None, source: Source, seen: set[str]) -> Iterator[
     fields = drop_none(
         bus_id=device.bus, description=device.description, role=device.role, downgraded=downgraded, **values
     )
-    grounds = tuple(evidence(source, line) for line in (device.first, *device.lines[:4]) if line is not device.first)
-    yield Record("pcie_link", cast(Fields, fields), (evidence(source, device.first), *grounds))
+    telling = sorted(device.lines[:4], key=lambda line: "LnkSta:" not in line.text)
+    grounds = dict.fromkeys((*telling, device.first))
+    yield Record("pcie_link", cast(Fields, fields), tuple(evidence(source, line) for line in grounds))

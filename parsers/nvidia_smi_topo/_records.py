@@ -121,5 +121,8 @@ def _shown(row: Row, source: Source) -> Evidence:
 
 
 def _matrix_evidence(matrix: Matrix, source: Source) -> tuple[Evidence, ...]:
+    """The GPU rows, those without a NIC behind their own PCIe switch first, and the header."""
+    rows = [row for row in matrix.rows[:32] if GPU.fullmatch(row.label)]
+    rows.sort(key=lambda row: any(cell in LOCAL for cell in row.cells))
     header = (_shown(matrix.header, source),) if matrix.header else ()
-    return (*header, *(_shown(row, source) for row in matrix.rows[:32] if GPU.fullmatch(row.label)))
+    return (*(_shown(row, source) for row in rows), *header)
