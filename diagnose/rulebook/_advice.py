@@ -28,7 +28,6 @@ _HARMFUL: dict[str, tuple[str, ...]] = {
         r"--pfc[= ]\s*0(?:,0){7}",
         r"\b(?:disabl\w{1,3}|turn\w{0,3}\soff|switch\w{0,3}\soff)\s+(?:\w+\s+){0,2}(?:pfc|ecn|dcqcn|flow\scontrol)",
         r"echo\s+0\s*>\s*\S{0,120}/ecn/",
-        r"ethtool\s+(?:-A|--pause)\s[^\n]{0,60}\boff\b",
     ),
     "PFC on all priorities or on priority 7 endangers the control traffic": (
         r"--pfc[= ]\s*(?:[01],){7}1",
