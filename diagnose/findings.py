@@ -12,6 +12,7 @@ from diagnose.logic import conjuncts
 from diagnose.model import (
     CONFIDENCES,
     SEVERITIES,
+    UNNAMED_HOST,
     Compare,
     Const,
     Evidence,
@@ -94,7 +95,8 @@ def _finding(
     confidence = CONFIDENCES[min(CONFIDENCES.index(reference.confidence(rule, f)) for f in firings)]
     return Finding(
         id=rule.id, severity=severity, confidence=confidence,
-        role="context" if severity == "info" else "root", title=texts.title, summary=render(texts.says, lead),
+        role="context" if severity == "info" else "root", title=texts.title,
+        summary=render(texts.says, _spoken(lead, "the host")),
         subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
         next_evidence=_next_evidence(rule, unchecked, covered), look_alikes=rule.look_alikes,
         references=rule.references,
@@ -112,9 +114,12 @@ def _severity(rule: Rule, bound: Mapping[str, Fact]) -> Severity:
 def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
     """Steps with their placeholders filled in: a step may name the host or device of the finding."""
     filled: list[Step] = []
+    spoken = (_spoken(bound, "HOST"), _spoken(bound, "the host"))
     for step in texts.steps:
         parts = {
-            name: fill(value, bound, shell=name not in ("text", "where")) if value else value
+            name: fill(value, spoken[name in ("text", "where")], shell=name not in ("text", "where"))
+            if value
+            else value
             for name, value in (
                 ("text", step.text),
                 ("command", step.command),
@@ -125,6 +130,14 @@ def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
         }
         filled.append(replace(step, **parts))
     return tuple(filled)
+
+
+def _spoken(bound: Mapping[str, Fact], host: str) -> Mapping[str, Fact]:
+    """The facts with `host` in the place of a host that no file names."""
+    return {
+        alias: replace(f, fields={**f.fields, "host": host}) if f.fields.get("host") == UNNAMED_HOST else f
+        for alias, f in bound.items()
+    }
 
 
 def _evidence(bound: Iterable[Fact], supports: Iterable[Fact]) -> tuple[Evidence, ...]:
