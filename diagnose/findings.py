@@ -19,6 +19,7 @@ from diagnose.model import (
     Fact,
     Finding,
     Firing,
+    LookAlike,
     NextEvidence,
     Outcome,
     Pattern,
@@ -91,6 +92,7 @@ def _finding(
         pattern.kind for n, pattern in enumerate(rule.unless)
         if any(n < len(firing.checked) and not firing.checked[n] for firing in firings)
     ]  # fmt: skip
+    looks = _look_alikes(rule, lead)
     evidence = _evidence([f for b in bound for f in b.values()], supports)
     confidence = CONFIDENCES[min(CONFIDENCES.index(reference.confidence(rule, f)) for f in firings)]
     return Finding(
@@ -98,7 +100,7 @@ def _finding(
         role="context" if severity == "info" else "root", title=texts.title,
         summary=render(texts.says, _spoken(lead, "the host")),
         subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
-        next_evidence=_next_evidence(rule, unchecked, covered), look_alikes=rule.look_alikes,
+        next_evidence=_next_evidence(rule, looks, unchecked, covered), look_alikes=looks,
         references=rule.references,
     )  # fmt: skip
 
@@ -130,6 +132,16 @@ def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
         }
         filled.append(replace(step, **parts))
     return tuple(filled)
+
+
+def _look_alikes(rule: Rule, bound: Mapping[str, Fact]) -> tuple[LookAlike, ...]:
+    commands, prose = _spoken(bound, "HOST"), _spoken(bound, "the host")
+    return tuple(
+        replace(
+            look, text=fill(look.text, prose, shell=False) if look.text else None,
+            command=fill(look.command, commands, shell=True) if look.command else None,
+        ) for look in rule.look_alikes
+    )  # fmt: skip
 
 
 def _spoken(bound: Mapping[str, Fact], host: str) -> Mapping[str, Fact]:
@@ -207,14 +219,16 @@ def _topics(pattern: Pattern) -> tuple[str, ...]:
     return kind.sources or (kind.topic,)
 
 
-def _next_evidence(rule: Rule, unchecked: Sequence[str], covered: _Coverage) -> tuple[NextEvidence, ...]:
+def _next_evidence(
+    rule: Rule, looks: Sequence[LookAlike], unchecked: Sequence[str], covered: _Coverage
+) -> tuple[NextEvidence, ...]:
     """Commands that would settle the open questions: unchecked exceptions, then look-alikes, then missing support."""
     topics = vocabulary().topics
     wanted: dict[NextEvidence, None] = {}
     for kind in unchecked:
         topic = topics[vocabulary().topic_of(kind)]
         wanted.setdefault(NextEvidence(f"not checked: {topic.title}", topic.collect))
-    for look in rule.look_alikes:
+    for look in looks:
         if look.command:
             wanted.setdefault(NextEvidence(look.text or look.question, look.command))
     for pattern in rule.supports:

@@ -33,7 +33,7 @@ _MIN_WIDTH = 40
 _HEADLINE, _DECIDING = 400, 240
 _QUOTES, _QUOTE_LINES, _ROWS = 4, 6, 4
 _GROUPS, _STATES = 6, 8
-_SAME, _CONSEQUENCES, _QUESTIONS, _NAMES, _SOURCES = 8, 8, 3, 12, 20
+_SAME, _CONSEQUENCES, _QUESTIONS, _NAMES, _SOURCES, _OPEN = 8, 8, 3, 12, 20, 6
 
 _STYLES = {
     "critical": ("\ue001", "1;31"),
@@ -298,9 +298,12 @@ class _Writer:
 
     def _not_judged(self) -> list[str]:
         lines: list[str] = []
-        for item in self.v.open:
+        shown = self.v.open if self.verbose else self.v.open[:_OPEN]
+        for item in shown:
             lines += self._command(item.collect, "  ") or ["  -"]
             lines += self._questions(item)
+        if len(self.v.open) > len(shown):
+            lines.append("  " + self.words.say("more", n=len(self.v.open) - len(shown)))
         return lines
 
     def _questions(self, item: Open) -> list[str]:
