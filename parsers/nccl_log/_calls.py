@@ -44,7 +44,7 @@ Kept = tuple[int, int, str]
 class Stream:
     """The calls of one process in one communicator."""
 
-    __slots__ = ("calls", "fresh", "head", "here", "newest", "number", "pointer", "region", "tail")
+    __slots__ = ("calls", "fresh", "head", "here", "last", "number", "pointer", "region", "tail")
 
     def __init__(self, pointer: str, head: Head) -> None:
         self.pointer = pointer
@@ -54,7 +54,7 @@ class Stream:
         self.region = -1
         self.here = 0
         self.fresh: list[int] = []
-        self.newest: str | None = None
+        self.last: int | None = None
         self.number: int | None = None
 
 
@@ -69,6 +69,7 @@ class Calls:
         self._region = 0
         self._touched: list[Stream] = []
         self._alive: list[Stream] = []
+        self._held: tuple[str, int, list[tuple[Stream, list[int]]]] | None = None
 
     @property
     def keep(self) -> int:
@@ -96,7 +97,6 @@ class Calls:
         waiting = {id(stream) for stream in self._alive}
         pure = lines == expected and bool(waiting)
         found, end = 0, len(text)
-        skipped = False
         keep = self.keep
         while end > 0:
             start = text.rfind("\n", 0, max(end - _CHUNK, 1))
@@ -109,7 +109,7 @@ class Calls:
                     continue
                 if stream.region != region:
                     self._enter(stream)
-                    stream.newest = number
+                    stream.last = int(number, 16)
                     unexpected += id(stream) not in waiting
                 stream.here += 1
                 if stream.here <= keep:
@@ -118,12 +118,12 @@ class Calls:
                         waiting.discard(id(stream))
             end = start
             if pure and end > 0 and not waiting and not unexpected and self._accounts_for(expected):
-                skipped = True
-                break
-        if not skipped and found != expected:
+                self._hold(text, start, first + lines, keep)
+                return True
+        if found != expected:
             self._undo()
             return False
-        self._close(text, first, lines)
+        self._close(text, first + lines)
         return True
 
     def _find(self, signature: str, pointer: str) -> Stream | None:
@@ -136,15 +136,12 @@ class Calls:
 
     def _accounts_for(self, expected: int) -> bool:
         """Whether the numbers of the calls explain every line of the region."""
-        steps: list[int] = []
-        for stream in self._touched:
-            if stream.number is None or stream.newest is None:
-                return False
-            steps.append(int(stream.newest, 16) - stream.number)
-        if sum(steps) != expected or any(n < s.here for s, n in zip(self._touched, steps, strict=True)):
+        if any(s.last is None or s.number is None or s.last - s.number < s.here for s in self._touched):
             return False
-        for stream, step in zip(self._touched, steps, strict=True):
-            stream.here = step
+        if sum(s.last - s.number for s in self._touched) != expected:  # type: ignore[operator, misc]
+            return False
+        for stream in self._touched:
+            stream.here = stream.last - stream.number  # type: ignore[operator]
         return True
 
     # --- any other region -----------------------------------------------------------------------------
@@ -172,7 +169,7 @@ class Calls:
         """End the region begun with `start`."""
         for stream in self._touched:
             stream.fresh.reverse()
-        self._close(text, first, lines)
+        self._close(text, first + lines)
 
     # --- begin and end of a region ----------------------------------------------------------------------
 
@@ -184,7 +181,7 @@ class Calls:
         stream.region = self._region
         stream.here = 0
         stream.fresh = []
-        stream.newest = None
+        stream.last = None
         self._touched.append(stream)
 
     def _undo(self) -> None:
@@ -194,32 +191,60 @@ class Calls:
             stream.fresh = []
         self._touched = []
 
-    def _close(self, text: str, first: int, lines: int) -> None:
-        """Turn offsets (newest first) into numbered lines, counting from the end, where most of them lie."""
+    def _close(self, text: str, after: int) -> None:
+        """Count the calls of a region and keep the last ones; `after` is the number of the line after its end."""
         keep = self.keep
-        wanted = sorted(((offset, i) for i, s in enumerate(self._touched) for offset in s.fresh[:keep]), reverse=True)
-        news: list[list[Kept]] = [[] for _ in self._touched]
-        number, at = first + lines, len(text)
-        for offset, i in wanted:
-            number -= text.count("\n", offset, at) + (at == len(text))
-            at = offset
-            end = text.find("\n", offset)
-            news[i].append((number, number, text[offset : end if end >= 0 else len(text)]))
-        for stream, kept in zip(self._touched, news, strict=True):
+        self._release()
+        _materialise(text, after, [(stream, stream.fresh[:keep]) for stream in self._touched], keep)
+        self._count()
+
+    def _hold(self, text: str, start: int, after: int, keep: int) -> None:
+        """As `_close`, but the lines stay offsets into the end of the text: the next region most likely has newer ones.
+
+        Every stream has `keep` of them here, so nothing that was held before is needed.
+        """
+        pairs = [(stream, [offset - start for offset in stream.fresh[:keep]]) for stream in self._touched]
+        self._held = (text[start:], after, pairs)
+        self._count()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            _materialise(*self._held, self.keep)
+            self._held = None
+
+    def _count(self) -> None:
+        for stream in self._touched:
             stream.calls += stream.here
-            stream.tail = [*stream.tail, *reversed(kept)][-keep:]
             stream.fresh = []
-            stream.number = int(stream.newest, 16) if stream.newest else None
+            stream.number = stream.last
 
     # --- telling ------------------------------------------------------------------------------------------
 
     def records(self, path: str, comms: Comms) -> Iterator[tuple[tuple[Any, ...], Record]]:
         """The last calls of each stream, with keys."""
+        self._release()
         for (process, pointer), stream in sorted(self.streams.items(), key=_by_place):
             for number, kept in enumerate(stream.tail[-self.keep :]):
                 record = _record(stream, kept, path, comms)
                 if record is not None:
                     yield ("nccl_collective", process, pointer, number), record
+
+
+def _materialise(text: str, after: int, pairs: list[tuple[Stream, list[int]]], keep: int) -> None:
+    """Append lines to the tails of streams, given their offsets, newest first.
+
+    Lines are counted from the end of the text, where most of them lie; `after` is the number of the line after it.
+    """
+    wanted = sorted(((offset, i) for i, (_, offsets) in enumerate(pairs) for offset in offsets), reverse=True)
+    news: list[list[Kept]] = [[] for _ in pairs]
+    number, at = after, len(text)
+    for offset, i in wanted:
+        number -= text.count("\n", offset, at) + (at == len(text))
+        at = offset
+        end = text.find("\n", offset)
+        news[i].append((number, number, text[offset : end if end >= 0 else len(text)]))
+    for (stream, _), kept in zip(pairs, news, strict=True):
+        stream.tail = [*stream.tail, *reversed(kept)][-keep:]
 
 
 def _by_place(item: tuple[tuple[int, str], Stream]) -> tuple[str, int, str]:

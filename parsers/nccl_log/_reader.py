@@ -39,7 +39,7 @@ MESSAGE = re.compile(rf"NCCL (?:INFO (?:{_CHANNEL}|{_CALL}|(?!{_PASS_OVER})())|{
 """Every message worth a look: 1–3 a channel, 4 a call's communicator, 5 any other INFO, 6 the level of the rest."""
 REST = re.compile(rf"NCCL (?:INFO (?!\w{{1,40}}: opCount )(?:{_CHANNEL}|(?!{_PASS_OVER})()())|{_LEVELS})", re.ASCII)
 """As MESSAGE, without the calls."""
-REGION = 16_000_000
+REGION = 24_000_000
 """Blocks are gathered to so many characters."""
 _ANOTHER = re.compile(r"NCCL (?:INFO|WARN|ATTN|CALL|TRACE) ")
 HELD_BACK = 16
@@ -81,25 +81,19 @@ class Reader:
             gathered.append(block.text)
             size += len(block.text)
             if size >= REGION:
-                lines = block.first - first + gathered[-1].count("\n") + 1
-                kept, first = self._but_for_the_last(gathered, first, lines)
-                gathered, size = [kept], len(kept)
+                lines = block.first + block.text.count("\n") + 1 - first - HELD_BACK
+                kept = _take_last_lines(gathered)
+                if kept is None:
+                    continue
+                text = "\n".join(gathered)
+                gathered.clear()
+                self._region(text, first, lines, kept)
+                del text
+                gathered, first, size = [kept], first + lines, len(kept)
         if gathered:
             text = "\n".join(["", *gathered])
+            gathered.clear()
             self._region(text, first, text.count("\n"), "")
-
-    def _but_for_the_last(self, gathered: list[str], first: int, lines: int) -> tuple[str, int]:
-        """Read the gathered `lines` lines but for the last few; those, and the number of the first of them."""
-        text = "\n".join(["", *gathered])
-        cut = len(text)
-        for _ in range(HELD_BACK):
-            cut = text.rfind("\n", 1, cut)
-            if cut < 0:
-                return text[1:], first
-        kept = text[cut + 1 :]
-        lines -= HELD_BACK
-        self._region(text[:cut], first, lines, kept)
-        return kept, first + lines
 
     # --- a region ---------------------------------------------------------------------------------------
 
@@ -267,3 +261,16 @@ class Reader:
         heard = {record.host for record in digest.tallies.values()}
         for host in sorted({p.host for p in self.heads.processes.values() if p.host} - {h for h in heard if h}):
             yield Record("covered", {"topic": "nccl_log"}, host=host)
+
+
+def _take_last_lines(gathered: list[str]) -> str | None:
+    """Take the last HELD_BACK lines off the last piece, put a line end before the first; None when it is too short."""
+    last = gathered[-1]
+    cut = len(last)
+    for _ in range(HELD_BACK):
+        cut = last.rfind("\n", 0, cut)
+        if cut < 0:
+            return None
+    gathered[-1] = last[:cut]
+    gathered.insert(0, "")
+    return last[cut + 1 :]
