@@ -40,6 +40,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
             fields = dict(record.fields)
             if record.kind == "nccl_comm" and "rank" in fields:
                 fields["comm_rank"] = fields.pop("rank")
+            _settle_address(record.kind, fields)
             host = names.of(source, record)
             rank = record.rank if record.rank is not None else _rank_of(fields, source, host, processes)
             if host is None and rank is not None:
@@ -52,6 +53,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
             if "snapshot" in known.kinds[record.kind].fields and source.snapshot is not None:
                 fields.setdefault("snapshot", source.snapshot)
             observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
+    observations = _with_gpu_index(_with_neighbour(observations))
     coverage = list(_coverage(observations, known))
     folded = list(fold(o for o in observations if o.kind != "covered"))
     site = [Fact("", kind, fields) for kind, fields in extra]
@@ -195,6 +197,83 @@ def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostName
     if sizes:
         world = max(sizes)
     return {rank: count.most_common(1)[0][0] for rank, count in sorted(votes.items())}, world
+
+
+# --- joins of names -----------------------------------------------------------------------------------
+
+_GPU_ADDRESSES = {"gpu": "bus_id", "gpu_process": "bus_id", "nccl_comm": "bus_id"}
+_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?\Z")
+_NCCL_PCI = re.compile(r"[0-9a-f]{2,16}\Z")
+
+
+def pci_address(text: str, function: bool = False) -> str:
+    """One spelling of a PCI address, `dddd:bb:dd` in lower case, with `.f` where `function` is wanted and known.
+
+    Reads `00000000:9B:00.0` (nvidia-smi), `0000:9b:00` (NVRM), `9b:00.0` (lspci) and NCCL's hexadecimal number without
+    separators, `9b000` (domain, bus and device of two digits each, function of one). Anything else stays as it is.
+    """
+    low = text.strip().lower()
+    m = _PCI.match(low)
+    if m:
+        domain, bus, device, last = int(m[1] or "0", 16), int(m[2], 16), int(m[3], 16), m[4]
+    elif _NCCL_PCI.match(low):
+        number = int(low, 16)
+        domain, bus, device, last = number >> 20, number >> 12 & 0xFF, number >> 4 & 0xFF, str(number & 0xF)
+    else:
+        return text
+    return f"{domain:04x}:{bus:02x}:{device:02x}" + (f".{last}" if function and last is not None else "")
+
+
+def _settle_address(kind: str, fields: dict[str, Value]) -> None:
+    """PCI addresses of GPUs lose their function; those of other devices keep it. Evidence stays as it was read."""
+    name = _GPU_ADDRESSES.get(kind)
+    whole = False
+    if kind == "kernel_event" and fields.get("event") == "xid":
+        name = "device"
+    elif kind == "pcie_link":
+        name, whole = "bus_id", fields.get("role") != "gpu"
+    value = fields.get(name) if name else None
+    if name and isinstance(value, str):
+        fields[name] = pci_address(value, whole)
+
+
+def _with_gpu_index(observations: list[Fact]) -> list[Fact]:
+    """Xids name a GPU by its address; `gpu` is its index where nvidia-smi told it for the same host and address."""
+    index: dict[tuple[Value | None, Value], set[Value]] = defaultdict(set)
+    for o in observations:
+        if o.kind == "gpu" and "bus_id" in o.fields and "index" in o.fields:
+            index[o.get("host"), o.fields["bus_id"]].add(o.fields["index"])
+    if not index:
+        return observations
+    return [
+        Fact(o.id, o.kind, {**o.fields, "gpu": next(iter(found))}, o.evidence)
+        if o.kind == "kernel_event" and o.fields.get("event") == "xid" and "gpu" not in o.fields
+        and len(found := index.get((o.get("host"), o.fields.get("device", "")), ())) == 1
+        else o
+        for o in observations
+    ]  # fmt: skip
+
+
+def _with_neighbour(observations: list[Fact]) -> list[Fact]:
+    """Switch ports name the host and device behind them where LLDP told it for the same switch and port."""
+    behind: dict[tuple[Value, Value], set[tuple[Value, Value]]] = defaultdict(set)
+    for o in observations:
+        if o.kind == "lldp_neighbour" and "port" in o.fields and "host" in o.fields:
+            behind[o.fields["switch"], o.fields["port"]].add((o.fields["host"], o.fields["device"]))
+    if not behind:
+        return observations
+    joined: list[Fact] = []
+    for o in observations:
+        found = behind.get((o.fields["switch"], o.fields["port"]), ()) if o.kind in _SWITCH_KINDS else ()
+        if len(found) == 1:
+            ((host, device),) = found
+            fields = {"neighbour": host, "neighbour_device": device, **o.fields}
+            o = Fact(o.id, o.kind, fields, o.evidence)
+        joined.append(o)
+    return joined
+
+
+_SWITCH_KINDS = frozenset({"switch_pfc", "switch_pfc_watchdog"})
 
 
 # --- coverage ---------------------------------------------------------------------------------------

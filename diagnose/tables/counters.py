@@ -2,7 +2,7 @@
 
 Counters are cumulative: only a difference over a known order of snapshots says something about the job. A counter that
 went down was reset: its interval is dropped. Names and units: Linux kernel, mlx5 `counters.rst` (pause durations in
-microseconds) and RDMA `hw_counters`; InfiniBand port counters as in `ibqueryerrors(8)`.
+microseconds), bnxt_en, i40e and ice statistics, RDMA `hw_counters`; InfiniBand port counters as in `ibqueryerrors(8)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PAUSING_TX_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Metric:
-    """How counters become a metric: `form` is share (of the interval, from µs), count, or gauge."""
+    """How counters become a metric: `form` is share (of the interval, from µs), count (of all matching counters
+    together), or largest (of counters that count the same packets at several places)."""
 
     name: str
     pattern: re.Pattern[str]
@@ -41,23 +42,31 @@ def _m(name: str, pattern: str, form: str = "count", per: str | None = None, alw
 
 
 NIC_METRICS = (
-    _m("tx_pause_share", r"tx_prio(?P<prio>[0-7])_pause_duration", "share", always=True),
-    _m("rx_pause_share", r"rx_prio(?P<prio>[0-7])_pause_duration", "share", always=True),
+    _m("tx_pause_share", r"tx_prio(?P<prio>[0-7])_pause_duration|pfc_pri(?P<prio2>[0-7])_tx_duration_us", "share",
+       always=True),
+    _m("rx_pause_share", r"rx_prio(?P<prio>[0-7])_pause_duration|pfc_pri(?P<prio2>[0-7])_rx_duration_us", "share",
+       always=True),
     _m("tx_global_pause_share", r"tx_global_pause_duration", "share"),
     _m("rx_global_pause_share", r"rx_global_pause_duration", "share"),
-    _m("tx_pause_frames", r"tx_prio(?P<prio>[0-7])_pause|tx_priority_(?P<prio2>[0-7])_xo(?:ff|n)\.nic"),
-    _m("rx_pause_frames", r"rx_prio(?P<prio>[0-7])_pause|rx_priority_(?P<prio2>[0-7])_xo(?:ff|n)\.nic"),
-    _m("global_pause_frames", r"[rt]x_global_pause|[rt]x_pause_ctrl_phy|link_xo(?:ff|n)_[rt]x(?:\.nic)?"),
+    _m("tx_pause_frames",
+       r"tx_prio(?P<prio>[0-7])_pause|(?:port\.)?tx_priority_(?P<prio2>[0-7])_xoff(?:\.nic)?"
+       r"|tx_pfc_ena_frames_pri(?P<prio3>[0-7])"),
+    _m("rx_pause_frames",
+       r"rx_prio(?P<prio>[0-7])_pause|(?:port\.)?rx_priority_(?P<prio2>[0-7])_xoff(?:\.nic)?"
+       r"|rx_pfc_ena_frames_pri(?P<prio3>[0-7])"),
+    _m("global_pause_frames",
+       r"[rt]x_global_pause|[rt]x_pause_ctrl_phy|[rt]x_pause_frames|(?:port\.)?link_xoff_[rt]x(?:\.nic)?"),
     _m("lossless_discards", r"rx_prio(?P<prio>[0-7])_discards"),
     _m("discards", r"rx_discards_phy|tx_discards_phy", per="rx"),
     _m("buffer_85", r"rx_buffer_passed_thres_phy"),
-    _m("crc_errors", r"rx_crc_errors_phy|rx_crc_errors(?:\.nic)?|rx_fcs_err_frames"),
-    _m("symbol_errors", r"rx_pcs_symbol_err_phy|rx_symbol_err_phy"),
-    _m("oversize", r"rx_oversize_pkts_phy|rx_out_of_range_len_phy|rx_oversize(?:\.nic)?"),
-    _m("link_down_events", r"link_down_events_phy"),
+    _m("crc_errors", r"rx_crc_errors_phy|(?:port\.)?rx_crc_errors(?:\.nic)?|rx_fcs_err_frames"),
+    _m("symbol_errors", r"rx_pcs_symbol_err_phy|rx_symbol_err_phy|rx_pcs_symbol_err|rx_fec_uncorrectable_blocks"),
+    _m("oversize", r"rx_oversize_pkts_phy|rx_out_of_range_len_phy|(?:port\.)?rx_oversize(?:\.nic)?"),
+    _m("link_down_events", r"link_down_events(?:_phy)?"),
     _m("ring_drops",
        r"rx_out_of_buffer|rx_total_ring_discards|rx_drops_no_frags|rx_no_buffer_count|rx_missed_errors|rx_missed"
-       r"|port\.rx_dropped|rx_dropped(?:\.nic)?", per="rx"),
+       r"|(?:port\.)?rx_dropped(?:\.nic)?|rx_ring_(?:\w{1,40}_)?(?:discards?|drops?|dropped)(?:_\w{1,40})?_sum",
+       "largest", per="rx"),
     _m("storm_warnings", r"tx_pause_storm_warning_events"),
     _m("storm_errors", r"tx_pause_storm_error_events"),
     _m("pci_signal_errors", r"[rt]x_pci_signal_integrity"),
@@ -96,7 +105,11 @@ RDMA_METRICS = (
 )
 
 _PACKETS = {
-    "nic_counter": {"rx": re.compile(r"rx_packets_phy|rx_packets\Z"), "tx": re.compile(r"tx_packets_phy|tx_packets\Z")},
+    "nic_counter": {
+        way: re.compile(
+            rf"(?:{way}_packets(?:_phy)?|{way}_(?:total|good|ucast)_frames|(?:port\.)?{way}_unicast(?:\.nic)?)\Z"
+        ) for way in ("rx", "tx")
+    },
     "rdma_counter": {
         "rx": re.compile(r"(?:port|unicast)_rcv_packets"), "tx": re.compile(r"(?:port|unicast)_xmit_packets"),
     },
@@ -168,8 +181,8 @@ def _rates(pairs: Frame, metrics: tuple[Metric, ...], kind: str, counter_kind: s
         chosen["priority"] = chosen["name"].map(lambda n, found=matches: _priority(found[n]))
         keys = ["host", "device", "port", "priority"]
         summed = chosen.groupby(keys, dropna=False, sort=True).agg(
-            delta=("delta", "sum"), seconds=("seconds", "max"), counter=("name", lambda s: ", ".join(sorted(s))),
-            evidence=("evidence", list), first=("first", list), deltas=("delta", list),
+            delta=("delta", "max" if metric.form == "largest" else "sum"), seconds=("seconds", "max"),
+            counter=("name", lambda s: ", ".join(sorted(s))), evidence=("evidence", list), first=("first", list), deltas=("delta", list),
         ).reset_index()  # fmt: skip
         if metric.form == "share":
             summed["number"] = summed["delta"] / 1e6 / summed["seconds"].where(summed["seconds"] > 0)
@@ -215,7 +228,7 @@ def _ends(first: list, last: list, deltas: list) -> tuple[Evidence, ...]:
 
 def _priority(match: re.Match[str]) -> int:
     found = match.groupdict()
-    text = found.get("prio") or found.get("prio2")
+    text = found.get("prio") or found.get("prio2") or found.get("prio3")
     return int(text) if text else -1
 
 
@@ -244,7 +257,7 @@ def _gauges(base: FactBase) -> Iterator[Fact]:
                 best[*key, metric] = Fact("", "nic_gauge", fields, o.evidence)
         elif _RING_DROPS.match(name) and value:
             drops.setdefault(key, []).append(o)
-        elif name in ("rx_packets_phy", "rx_packets", "rx_ucast_frames", "rx_good_frames", "rx_unicast.nic"):
+        elif _PACKETS["nic_counter"]["rx"].match(name):
             packets[key] = max(packets.get(key, 0), value)
     yield from best.values()
     for key, found in drops.items():
@@ -296,7 +309,7 @@ def _fabric_pause(rates: list[Fact]) -> Iterator[Fact]:
             yield Fact("", "fabric_pause", fields)
 
 
-_PRIO_BYTES = re.compile(r"(?P<way>[rt]x)_prio(?P<prio>[0-7])_bytes\Z")
+_PRIO_BYTES = re.compile(r"(?P<way>[rt]x)_(?:prio(?P<prio>[0-7])_bytes|bytes_pri(?P<prio2>[0-7]))\Z")
 
 
 def _traffic_classes(base: FactBase, pairs: Frame) -> Iterator[Fact]:
@@ -314,7 +327,7 @@ def _traffic_classes(base: FactBase, pairs: Frame) -> Iterator[Fact]:
     for row in _rows(chosen):
         m = _PRIO_BYTES.match(row.name)
         if m:
-            volumes.setdefault((row.host, row.device, m["way"]), {})[int(m["prio"])] = (int(row.delta), row.evidence)
+            volumes.setdefault((row.host, row.device, m["way"]), {})[_priority(m)] = (int(row.delta), row.evidence)
     carried = {(r.host, r.device, r.name[:2]): int(r.delta) for r in _rows(rdma)}
     for (host, device, way), by_priority in sorted(volumes.items()):
         total = sum(delta for delta, _ in by_priority.values())

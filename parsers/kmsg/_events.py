@@ -116,11 +116,19 @@ def _oom_killed(m: Match, message: str) -> Event:
     return event
 
 
+_COMMUNICATION = re.compile(
+    r"(?:lib)?(?:nccl|rccl|cuda(?:rt)?[-.]|amdhip|hsa-runtime|fabric|ibverbs|rdmacm|mlx[45]|efa[-.]|bnxt_re|irdma"
+    r"|uc[pstm][-._]|ucx|nvshmem|mca_\w{1,20}_ucx)"
+)
+"""Starts of the names of NCCL, RCCL, their plugins, CUDA, HIP, libfabric, verbs and its providers, UCX, NVSHMEM."""
+
+
 def _segfault(m: Match, message: str) -> Event:
     library = m["library"]
+    communication = library and _COMMUNICATION.match(library.rsplit("/", 1)[-1])
     return _event(
         "segfault", message, m["process"], int(m["pid"]), library, process=m["process"].strip(), pid=int(m["pid"]),
-        library=library,
+        library=library, library_class=("communication" if communication else "other") if library else None,
     )  # fmt: skip
 
 

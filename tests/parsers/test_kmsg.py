@@ -249,6 +249,29 @@ def test_many_crashing_processes_stay_bounded() -> None:
     assert sum(r.count for r in digest.records()) == 499
 
 
+@pytest.mark.parametrize(
+    ("library", "kind"),
+    [
+        ("libnccl.so.2.27.7", "communication"), ("librccl.so.1.0", "communication"), ("libcuda.so.1", "communication"),
+        ("libcudart-9335f6a2.so.12.4.127", "communication"), ("libfabric.so.1", "communication"),
+        ("libnccl-net-ofi.so", "communication"), ("libibverbs.so.1.14", "communication"),
+        ("libmlx5.so.1.24", "communication"), ("libucp.so.0.0.0", "communication"),
+        ("libuct_ib.so.0", "communication"), ("libc.so.6", "other"), ("libtorch_cuda.so", "other"),
+        ("libpython3.11.so.1.0", "other"), ("libcups.so.2", "other"), ("libucontext.so", "other"),
+    ],
+)  # fmt: skip
+def test_crashed_libraries_are_told_apart(library: str, kind: str) -> None:
+    text = f"[ 12.000001] python3[77]: segfault at 8 ip 00007f01 sp 00007ff1 error 4 in {library}[7f00+1000]\n"
+    (crash,) = of(run(parser, text), "kernel_event")
+    assert (crash.fields["library"], crash.fields["library_class"]) == (library, kind)
+
+
+def test_a_crash_outside_any_library_has_no_class() -> None:
+    text = "[ 12.000001] tool[77]: segfault at 8 ip 00007f01 sp 00007ff1 error 4\n"
+    (crash,) = of(run(parser, text), "kernel_event")
+    assert "library_class" not in crash.fields
+
+
 @pytest.mark.parametrize("name", ["healthy.txt", "sick-T.txt", "sick-boot-seconds.txt", "dirty-syslog.txt"])
 def test_sniff_claims_kernel_logs(name: str) -> None:
     assert parser.sniff(fixture("kmsg", name), name) >= 0.5
