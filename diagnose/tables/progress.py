@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from diagnose.model import Evidence, Fact, FactBase, Value, fold_ranks
+from diagnose.model import Evidence, Fact, FactBase, Value, fold_ranks, unfold_ranks
 
 CRASH_REASONS = ("killed", "crashed", "oom", "error")
 VICTIM_CAUSES = ("collective", "network", "keyboard")
 """Causes of exceptions that a rank suffers because of another one (or of the user)."""
 NO_NUMBER = -1
 """Stands for the sequence number of a time-out whose dialect prints none (PyTorch 1.8 and older)."""
+PROGRESS_KINDS = ("torch_pg_status", "torch_timeout", "nccl_collective")
+"""Observations that tell how far a rank got: they, not its stack or its start, show that it is behind."""
+UNEVEN = ("ALLTOALL", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED", "UNKNOWN")
+"""Operations whose sizes may differ between ranks by design."""
 MAX_GROUPS = 10
 MAX_SUSPECTS = 40
 
@@ -62,7 +66,7 @@ def derive(base: FactBase) -> Iterator[Fact]:
     if not stalls and crashes and _has_symptoms(base):
         stalls.append(_silent_stall(base, crashes))
     named = _named_absent(base)
-    yield from mismatches
+    yield from (_placed(base, m) for m in mismatches)
     yield from crashes.values()
     if stalls or named:
         yield from named.values()
@@ -144,11 +148,12 @@ def _others(stall: Stall, silent: set[int]) -> str:
 
 
 def _suspect(base: FactBase, rank: int, reason: str, stall: Stall, reached: int | None) -> Fact:
-    last = next((o for o in reversed(base.observations) if o.fields.get("rank") == rank and o.evidence), None)
+    own = [o for o in base.observations if o.fields.get("rank") == rank and o.evidence]
+    last = next((o for o in reversed(own) if o.kind in PROGRESS_KINDS), own[-1] if own else None)
     fields: dict[str, Value] = {"rank": rank, "reason": reason}
     optional: dict[str, Value | None] = {
         "group": stall.group, "expected_seq": stall.seq, "seq": reached, "host": base.rank_host.get(rank),
-        "pid": last.fields.get("pid") if last else None,
+        "pid": next((o.fields["pid"] for o in reversed(own) if "pid" in o.fields), None),
         "lag": stall.seq - reached if stall.seq is not None and reached is not None else None,
     }  # fmt: skip
     fields.update({k: v for k, v in optional.items() if v is not None})
@@ -297,12 +302,21 @@ def _torch_mismatches(base: FactBase) -> Iterator[Fact]:
         by_seq: dict[int, dict[tuple[Value | None, ...], dict[int, Fact]]] = defaultdict(lambda: defaultdict(dict))
         for rank, seen in ranks.items():
             for seq, fact in seen.timeouts.items():
-                signature = (fact.fields["op"], fact.fields.get("numel_in"), fact.fields.get("numel_out"))
+                op = fact.fields["op"]
+                sizes = () if str(op).upper().startswith(UNEVEN) else ("numel_in", "numel_out")
+                signature = (op, *(fact.fields.get(n) for n in sizes), *(None,) * (2 - len(sizes)))
                 by_seq[seq][signature][rank] = fact
         for seq, signatures in sorted(by_seq.items()):
             if len(signatures) > 1:
                 yield _mismatch(name, seq, signatures, ("op", "elements", "elements"))
                 break
+
+
+def _placed(base: FactBase, mismatch: Fact) -> Fact:
+    """The mismatch with the host of the odd ranks, where all of them run on one."""
+    hosts = {base.rank_host.get(rank) for rank in unfold_ranks(str(mismatch.fields.get("odd_ranks", "")))}
+    host = next(iter(hosts)) if len(hosts) == 1 else None
+    return replace(mismatch, fields={**mismatch.fields, "host": host}) if host else mismatch
 
 
 Signature = tuple[Value | None, ...]
@@ -316,6 +330,7 @@ def _mismatch(
     fields: dict[str, Value] = {
         "seq": seq, "differs": differs, "a": _signature(a), "a_ranks": fold_ranks(a_ranks), "b": _signature(b),
         "b_ranks": fold_ranks(b_ranks), "a_who": _who(fold_ranks(a_ranks)), "b_who": _who(fold_ranks(b_ranks)),
+        "odd_ranks": fold_ranks(b_ranks if len(b_ranks) < len(a_ranks) else {**a_ranks, **b_ranks}),
         "what": _what("collective", seq, group),
     }  # fmt: skip
     if group is not None:
@@ -343,6 +358,7 @@ def _checked_mismatches(base: FactBase) -> Iterator[Fact]:
             "what": _what("collective", seq if isinstance(seq := f.get("seq"), int) else None, None),
         }  # fmt: skip
         fields["a_who"], fields["b_who"] = _who(str(fields["a_ranks"])), _who(str(fields["b_ranks"]))
+        fields["odd_ranks"] = fold_ranks({r for r in (rank, other) if isinstance(r, int)})
         yield Fact("", "signature_mismatch", fields, o.evidence)
 
 

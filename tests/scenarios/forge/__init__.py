@@ -1,4 +1,4 @@
-"""Writes bundles of invented jobs in the formats of the real tools, with the truth about each. Deterministic by name."""
+"""Writes bundles of invented jobs in the formats of the real tools, and the truth about each; same name, same bytes."""
 
 from . import healthy, stalls
 from .core import SCENARIOS, Bundle, Scenario, Truth, make

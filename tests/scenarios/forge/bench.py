@@ -1,5 +1,6 @@
 """Benchmarks: nccl-tests (format: 2.17)."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
 """Layouts of jobs: hosts, ranks, GPUs and NICs with stable, invented identities."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

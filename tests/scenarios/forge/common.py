@@ -1,5 +1,6 @@
 """The ordinary surroundings that every scenario has: healthy hosts with harmless oddities."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

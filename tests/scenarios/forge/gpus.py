@@ -1,5 +1,6 @@
 """nvidia-smi: the CSV query, `-q` and the topology matrix (format: R535–R580)."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """Jobs with nothing wrong and much that looks wrong."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from random import Random

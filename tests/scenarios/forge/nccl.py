@@ -1,5 +1,6 @@
 """NCCL INFO logs (format: NCCL 2.27), one text per host with its ranks interleaved, as a launcher writes them."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """NICs: ibstat and the sysfs counters of RDMA devices (formats: infiniband-diags, mlx5 counters)."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,5 +1,6 @@
 """Hosts: kernel log, clocks, cgroups, links (formats: dmesg -T, chrony 4, linuxptp 4, cgroup v2, iproute2)."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,6 @@
 """Training output of PyTorch 2.7 under torchrun, and of Slurm around it (formats: c10d, torch.distributed.elastic, slurm)."""
 
+# ruff: noqa: E501 - lines of the real formats are long
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -167,3 +168,33 @@ def slurm_end(job: int, codes: Mapping[str, tuple[int, int]]) -> list[str]:
     return [
         f"srun: error: {host}: task {task}: Exited with exit code {code}" for host, (task, code) in codes.items()
     ] + [f"srun: Terminating StepId={job}.0"]
+
+
+def traceback_of(rank: int, error: str, frames: Iterable[tuple[str, int, str, str]]) -> list[str]:
+    """A Python traceback of a rank: frames of (file, line, function, source line), then the error."""
+    lines = [f"[rank{rank}]: Traceback (most recent call last):"]
+    for file, line, function, source in frames:
+        lines += [f'[rank{rank}]:   File "{file}", line {line}, in {function}', f"[rank{rank}]:     {source}"]
+    return [*lines, *(f"[rank{rank}]: {part}" for part in error.splitlines())]
+
+
+def stack(pid: int, frames: Iterable[str], *, active: bool = False) -> list[str]:
+    """`py-spy dump`: frames innermost first, such as `get (queue.py:180)`."""
+    return [
+        f"Process {pid}: /opt/venv/bin/python3 -u pretrain.py --config base.yaml",
+        "Python v3.11.9 (/usr/bin/python3.11)",
+        "",
+        f'Thread {pid} ({"active" if active else "idle"}): "MainThread"',
+        *(f"    {frame}" for frame in frames),
+        f'Thread {pid + 61} (idle): "pt_autograd_0"',
+        "    wait (threading.py:331)",
+        "    run (threading.py:982)",
+    ]
+
+
+IN_LOADER = ("wait (threading.py:331)", "get (queue.py:180)", "_try_get_data (torch/utils/data/dataloader.py:1132)",
+             "_get_data (torch/utils/data/dataloader.py:1295)", "_next_data (torch/utils/data/dataloader.py:1329)",
+             "__next__ (torch/utils/data/dataloader.py:630)", "next_batch (pretrain.py:118)", "train (pretrain.py:204)",
+             "<module> (pretrain.py:311)")  # fmt: skip
+IN_COLLECTIVE = ("all_reduce (torch/distributed/distributed_c10d.py:2501)", "wrapper (torch/distributed/c10d_logger.py:81)",
+                 "reduce_gradients (pretrain.py:160)", "train (pretrain.py:221)", "<module> (pretrain.py:311)")  # fmt: skip
