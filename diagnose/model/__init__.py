@@ -5,7 +5,7 @@ Units stand in field names (`rate_gbps`, `temp_c`); times are UTC epoch seconds;
 or a missing key), never 0. Line numbers are 1-based and inclusive.
 """
 
-from diagnose.model.conditions import And, Arith, Compare, Condition, Const, Expr, Known, Member, Not, Or, Ref
+from diagnose.model.conditions import ALWAYS, And, Arith, Compare, Condition, Const, Expr, Known, Member, Not, Or, Ref
 from diagnose.model.diagnosis import Diagnosis, Finding, NextEvidence, Role, Subject, Unknown
 from diagnose.model.evidence import (
     MAX_EXCERPT,
