@@ -141,9 +141,11 @@ def _pairs(base: FactBase, kind: str) -> Frame:
     table: Frame = pd.DataFrame(rows, columns=columns)
     if table.empty:
         return table.assign(delta=[], seconds=[], first=[])
-    table["order"] = table["at"].where(table["at"].notna(), table["snapshot"]).astype(float)
+    keys = ["host", "device", "port", "name"]
+    timed = table["at"].notna().groupby([table[k] for k in keys]).transform("all")
+    table["order"] = table["at"].where(timed, table["snapshot"]).astype(float)
     table = table.dropna(subset=["order"]).sort_values("order", kind="stable")
-    grouped = table.groupby(["host", "device", "port", "name"], sort=True)
+    grouped = table.groupby(keys, sort=True)
     first, last = grouped.first(), grouped.last()
     ordered = (first["order"] < last["order"]) & (last["value"] >= first["value"])
     pairs = last[ordered].copy()
@@ -182,7 +184,8 @@ def _rates(pairs: Frame, metrics: tuple[Metric, ...], kind: str, counter_kind: s
         keys = ["host", "device", "port", "priority"]
         summed = chosen.groupby(keys, dropna=False, sort=True).agg(
             delta=("delta", "max" if metric.form == "largest" else "sum"), seconds=("seconds", "max"),
-            counter=("name", lambda s: ", ".join(sorted(s))), evidence=("evidence", list), first=("first", list), deltas=("delta", list),
+            counter=("name", lambda s: ", ".join(sorted(s))), evidence=("evidence", list), first=("first", list),
+            deltas=("delta", list),
         ).reset_index()  # fmt: skip
         if metric.form == "share":
             summed["number"] = summed["delta"] / 1e6 / summed["seconds"].where(summed["seconds"] > 0)
