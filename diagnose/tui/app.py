@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import App
 from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from diagnose.model import Diagnosis
-
 from .case import CaseLike, OnProgress, OpenCase, ProgressLike
 from .keys import bindings, keymap_problems
-from .notes import Notes
-from .screens.triage import TriageScreen
-from .search import FindingHit, Hit, SourceHit
+from .screens.start import StartScreen
 from .theme import NAMES, THEMES, theme_for
-from .widgets.logview import LogView
 from .words import Words
+
+if TYPE_CHECKING:
+    from diagnose.model import Diagnosis
+
+    from .notes import Notes
+    from .screens.triage import TriageScreen
+    from .search import Hit
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most so often."""
@@ -81,7 +84,7 @@ class DiagnoseApp(App[int]):
         self.names = tuple(names)
         self.keymap = keymap or {}
         self.case: CaseLike | None = None
-        self.notes = Notes("")
+        self.notes: Notes
         self.wrap_lines = True
         self.hits: Sequence[Hit] = ()
         self.hit_at = -1
@@ -103,14 +106,24 @@ class DiagnoseApp(App[int]):
         return self.case.diagnosis if self.case else None
 
     def get_default_screen(self) -> Screen[Any]:
-        return TriageScreen()
+        return StartScreen()
+
+    @property
+    def start(self) -> StartScreen:
+        """The screen that shows progress; it stays beneath all others."""
+        return cast(StartScreen, self.screen_stack[0])
 
     @property
     def triage(self) -> TriageScreen:
-        """The main screen."""
-        screen = self.screen_stack[0]
-        assert isinstance(screen, TriageScreen)
-        return screen
+        """The main screen; there is one once there is a diagnosis."""
+        return cast("TriageScreen", self.screen_stack[1])
+
+    def show_triage(self) -> None:
+        """Put the main screen over the start screen, when there is a diagnosis and nothing else lies there."""
+        if self.case is not None and len(self.screen_stack) == 1:
+            from .screens.triage import TriageScreen
+
+            self.push_screen(TriageScreen())
 
     # --- the analysis -------------------------------------------------------------------------------
 
@@ -135,6 +148,7 @@ class DiagnoseApp(App[int]):
         try:
             manager: AbstractContextManager[CaseLike] = self._open_case(on_progress)
             with manager as case:
+                import_module("diagnose.tui.screens.triage")  # here, so that it does not hold up the screen
                 self.post_message(self.Opened(case))
                 self._leaving.wait()
         except AnalysisStopped:
@@ -147,20 +161,23 @@ class DiagnoseApp(App[int]):
 
     def on_diagnose_app_progressed(self, event: Progressed) -> None:
         if self.case is None:
-            self.triage.show_progress(event.progress)
+            self.start.show_progress(event.progress)
 
     def on_diagnose_app_opened(self, event: Opened) -> None:
-        self.case = event.case
+        from .notes import Notes
+
         diagnosis = event.case.diagnosis
         self._paths = {s.id: s.path for s in diagnosis.sources}
         try:
             self.notes = Notes(diagnosis.bundle_digest)
         except (OSError, ValueError) as error:
+            self.notes = Notes("")
             self.notify(f"{self.words('Notes could not be read')}: {error}", severity="warning", markup=False)
-        self.triage.show_case(event.case, self.notes)
+        self.case = event.case
+        self.show_triage()
 
     def on_diagnose_app_failed(self, event: Failed) -> None:
-        self.triage.show_failure(event.text)
+        self.start.show_failure(event.text)
 
     def path_of(self, source: str) -> str:
         """Path of a source named by id or path."""
@@ -171,9 +188,12 @@ class DiagnoseApp(App[int]):
     def action_next_theme(self) -> None:
         here = NAMES.index(self.theme) if self.theme in NAMES else -1
         self.theme = NAMES[(here + 1) % len(NAMES)]
+        keep_theme(self.theme)
         self.notify(f"{self.words('theme')}: {self.theme.removeprefix('diagnose-')}", timeout=2, markup=False)
 
     def action_wrap(self) -> None:
+        from .widgets.logview import LogView
+
         self.wrap_lines = not self.wrap_lines
         for screen in self.screen_stack:
             for view in screen.query(LogView):
@@ -248,12 +268,14 @@ class DiagnoseApp(App[int]):
 
     def goto_hit(self, number: int) -> None:
         """Bring a hit up: a finding on the main screen, a line in its source."""
+        from .search import FindingHit, SourceHit
+
         self.hit_at = number
         hit = self.hits[number]
         if isinstance(hit, SourceHit):
             self.open_source(hit.path, hit.line)
         elif isinstance(hit, FindingHit):
-            while len(self.screen_stack) > 1:
+            while self.screen is not self.triage:
                 self.pop_screen()
             self.triage.detail.evidence_view.needle = self.needle
             self.triage.goto_finding(hit.key, hit.evidence)
@@ -266,8 +288,27 @@ def _commands() -> type[Any]:
     return Commands
 
 
+def kept_theme() -> str | None:
+    """The theme chosen last; None when there is none."""
+    from .notes import state_folder
+
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return (state_folder() / "theme").read_text("utf-8").strip()
+    return None
+
+
+def keep_theme(name: str) -> None:
+    """Remember a theme for the next time, where the state folder can be written."""
+    from .notes import state_folder
+
+    with contextlib.suppress(OSError):
+        (state_folder() / "theme").write_text(name + "\n", "utf-8")
+
+
 def user_keymap() -> dict[str, str]:
     """Action id -> keys, from `$XDG_CONFIG_HOME/diagnose/keys.toml`; empty without one. OSError, TOMLDecodeError."""
+    import tomllib
+
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     path = Path(base) / "diagnose" / "keys.toml"
     if not path.is_file():
@@ -309,6 +350,6 @@ def run_app(paths: list[str], options: Any, theme: str | None = None) -> int:
     for name in ("COLUMNS", "LINES"):  # exported by some shells: the screen would never learn of a resize
         os.environ.pop(name, None)
     names = ["stdin" if p == "-" else Path(p).name or p for p in paths]
-    app = DiagnoseApp(opener, names, lang=options.lang, theme=theme, keymap=user_keymap())
+    app = DiagnoseApp(opener, names, lang=options.lang, theme=theme or kept_theme(), keymap=user_keymap())
     code = app.run()
     return (app.return_code or 0) if code is None else code

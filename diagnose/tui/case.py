@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from diagnose.model import Diagnosis, Line
+if TYPE_CHECKING:
+    from diagnose.model import Diagnosis, Line
 
 
 class LineReader(Protocol):

@@ -75,7 +75,7 @@ KEYS: tuple[Key, ...] = (
     Key("line", ("ctrl+g",), "line", "go to line", "Go to a line by its number.", "source"),
     Key("time.forward", (".",), "minute(1)", "+1 min", "Go one minute ahead, where lines have times.", "source"),
     Key("time.back", (",",), "minute(-1)", "-1 min", "Go one minute back.", "source"),
-    Key("hit.mark", ("y",), "copy_item", "copy", "Copy the line or the hit.", "search"),
+    Key("copy.hit", ("y",), "copy_item", "copy", "Copy the line or the hit.", "search"),
 )  # fmt: skip
 
 _NAMES = {

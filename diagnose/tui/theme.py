@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rich.color import Color as RichColor
+from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme
 
 THEMES: tuple[Theme, ...] = (
@@ -55,31 +60,49 @@ THEMES: tuple[Theme, ...] = (
 NAMES = tuple(theme.name for theme in THEMES)
 SHORT = {name.removeprefix("diagnose-"): name for name in NAMES}
 
-TOKENS = (
-    "text", "muted", "head", "critical", "major", "minor", "info", "ok", "hit", "span", "match", "number", "command",
-    "cursor", "cursor-blur", "key", "label", "tab", "tab-on", "odd",
-)  # fmt: skip
+_LOOKS: dict[str, tuple[str | None, str | None, bool, bool]] = {
+    "text": ("foreground", None, False, False),
+    "muted": ("muted", None, False, False),
+    "number": ("muted", None, False, False),
+    "tab": ("muted", None, False, False),
+    "head": ("primary", None, True, False),
+    "label": ("primary", None, True, False),
+    "tab-on": ("primary", None, True, True),
+    "critical": ("error", None, True, False),
+    "major": ("error", None, False, False),
+    "minor": ("warning", None, False, False),
+    "info": ("secondary", None, False, False),
+    "ok": ("success", None, False, False),
+    "hit": ("warning", None, True, False),
+    "odd": ("error", None, True, False),
+    "span": (None, "span", True, False),
+    "match": (None, None, True, True),
+    "command": ("accent", None, False, False),
+    "key": ("accent", None, True, False),
+    "cursor": (None, "cursor", True, False),
+    "cursor-blur": (None, "cursor-blur", False, False),
+}
+"""Token -> colour and background as names of theme variables, bold, reverse."""
 
-TOKEN_CSS = """
-LineView .v--text { color: $foreground; }
-LineView .v--muted, LineView .v--number { color: $muted; }
-LineView .v--head, LineView .v--label { color: $primary; text-style: bold; }
-LineView .v--critical { color: $error; text-style: bold; }
-LineView .v--major { color: $error; }
-LineView .v--minor { color: $warning; }
-LineView .v--info { color: $secondary; }
-LineView .v--ok { color: $success; }
-LineView .v--hit { color: $warning; text-style: bold; }
-LineView .v--odd { color: $error; text-style: bold; }
-LineView .v--span { background: $span; text-style: bold; }
-LineView .v--match { text-style: bold reverse; }
-LineView .v--command { color: $accent; }
-LineView .v--key { color: $accent; text-style: bold; }
-LineView .v--tab { color: $muted; }
-LineView .v--tab-on { color: $primary; text-style: bold reverse; }
-LineView .v--cursor { background: $cursor; text-style: bold; }
-LineView .v--cursor-blur { background: $cursor-blur; }
-"""
+TOKENS = tuple(_LOOKS)
+
+
+def look(token: str, variables: Mapping[str, str]) -> Style:
+    """The style of a token in a theme, given the theme's variables.
+
+    Component classes would do the same through the stylesheet, and cost half of the time to the first frame.
+    """
+    color, background, bold, reverse = _LOOKS[token]
+    return Style(
+        color=_color(color, variables),
+        bgcolor=_color(background, variables),
+        bold=bold or None,
+        reverse=reverse or None,
+    )
+
+
+def _color(name: str | None, variables: Mapping[str, str]) -> RichColor | None:
+    return Color.parse(variables[name]).rich_color if name is not None and name in variables else None
 
 
 def theme_for(wanted: str | None) -> str:

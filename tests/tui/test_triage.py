@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from diagnose.model import Finding, Source
+from diagnose.tui import app as app_module
 from diagnose.tui.items import Group
 from diagnose.tui.widgets.matrix import Matrix
 from diagnose.tui.widgets.page import Page
@@ -28,6 +31,20 @@ async def test_first_frame_comes_before_the_analysis_ends() -> None:
         while app.case is None:
             await pilot.pause(0.01)
         await settle(pilot)
+        assert "InfiniBand port is down" in fake.frame(app)
+
+
+async def test_help_open_while_the_analysis_ends() -> None:
+    go = threading.Event()
+    app = fake.app(go=go)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "question_mark")
+        go.set()
+        while app.case is None:
+            await pilot.pause(0.01)
+        await settle(pilot)
+        assert "Keys" in fake.frame(app)
+        await press(pilot, "escape")
         assert "InfiniBand port is down" in fake.frame(app)
 
 
@@ -174,7 +191,7 @@ async def test_help_lists_all_keys_and_scrolls() -> None:
         await press(pilot, "G")
         assert "keys.toml" in fake.frame(app)
         await press(pilot, "escape")
-        assert len(app.screen_stack) == 1
+        assert app.screen is app.triage
 
 
 async def test_themes_go_round() -> None:
@@ -184,6 +201,23 @@ async def test_themes_go_round() -> None:
             await press(pilot, "t")
             seen.append(app.theme)
         assert seen == ["diagnose-dark", "diagnose-light", "diagnose-contrast", "diagnose-dark"]
+        await press(pilot, "t")
+        assert app_module.kept_theme() == "diagnose-light"
+
+
+def test_start_imports_only_what_the_first_frame_needs() -> None:
+    late = (
+        "pandas",
+        "jsonschema",
+        "pyparsing",
+        "yaml",
+        "durable",
+        "diagnose.model",
+        "diagnose.run",
+    )
+    code = f"import sys, diagnose.tui.app; print([m for m in {late!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 async def test_whole_source_opens_at_the_evidence() -> None:

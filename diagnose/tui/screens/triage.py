@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
@@ -14,11 +13,10 @@ from textual.screen import Screen
 
 from diagnose.model import SEVERITIES, Diagnosis, Finding, Line, Problem, Severity, Source
 
-from ..case import CaseLike, ProgressLike
+from ..case import CaseLike
 from ..items import Group, Item, arrange
 from ..keys import bindings, hints
 from ..logtext import SourceRows
-from ..notes import Notes
 from ..plain import printable
 from ..widgets.bars import Bar, KeyLine
 from ..widgets.detail import Detail, TabName
@@ -47,7 +45,7 @@ _HINTS: dict[str, tuple[str, ...]] = {
 
 
 class TriageScreen(Screen[None]):
-    """The main screen; it fills while the analysis runs."""
+    """The main screen, once there is a diagnosis."""
 
     BINDINGS = bindings("findings", "detail", "fix", "ranks", "topology")
     AUTO_FOCUS = "#findings"
@@ -70,8 +68,6 @@ TriageScreen.-tiny.-opened #right { display: block; }
         super().__init__()
         self.least: Severity = "info"
         self.toggled: set[str] = set()
-        self._started = time.monotonic()
-        self._tick_timer = None
 
     @property
     def owner(self) -> DiagnoseApp:
@@ -87,8 +83,9 @@ TriageScreen.-tiny.-opened #right { display: block; }
         yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
-        self.query_one("#left").border_title = Content(self.owner.words("Findings"))
-        self.show_progress(None)
+        self.detail.notes = self.owner.notes
+        self.refill()
+        self._show_top()
 
     @property
     def findings(self) -> FindingsList:
@@ -99,33 +96,6 @@ TriageScreen.-tiny.-opened #right { display: block; }
         return self.query_one(Detail)
 
     # --- filling ------------------------------------------------------------------------------------
-
-    def show_progress(self, progress: ProgressLike | None) -> None:
-        """Say where the analysis stands."""
-        say = self.owner.words
-        if progress is None:
-            self.findings.wait(say("Reading the evidence …"), "", *self.owner.names)
-            self.query_one("#top", Bar).show([(" diagnose ", "head"), (say("reading …"), "muted")])
-            return
-        count = f" {progress.done}/{progress.total}" if progress.total else ""
-        seconds = int(time.monotonic() - self._started)
-        stage = f"{say(progress.stage)}{count}"
-        self.findings.wait(stage, progress.text, f"{seconds} s")
-        self.query_one("#top", Bar).show(
-            [(" diagnose ", "head"), (f"{stage}  {progress.text}", "muted")], [(f"{seconds} s ", "muted")]
-        )
-
-    def show_failure(self, text: str) -> None:
-        """The analysis came to nothing."""
-        say = self.owner.words
-        self.findings.wait(say("Nothing could be analysed."), "", text)
-        self.query_one("#top", Bar).show([(" diagnose ", "head"), (say("nothing analysed"), "critical")])
-
-    def show_case(self, case: CaseLike, notes: Notes) -> None:
-        """The analysis is done."""
-        self.detail.notes = notes
-        self.refill()
-        self._show_top()
 
     def _headline(self, diagnosis: Diagnosis) -> tuple[Sequence[Piece], Sequence[Piece]]:
         say = self.owner.words

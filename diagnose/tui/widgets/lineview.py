@@ -7,7 +7,6 @@ on a segment without one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -20,7 +19,7 @@ from textual.strip import Strip
 
 from ..keys import bindings
 from ..plain import printable
-from ..theme import TOKEN_CSS, TOKENS
+from ..theme import look
 
 Piece = tuple[str, str]
 Row = Sequence[Piece]
@@ -38,16 +37,12 @@ class LineView(ScrollView, can_focus=True):
     """
 
     BINDINGS = bindings("lists and texts")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"v--{token}" for token in TOKENS}
-    DEFAULT_CSS = (
-        """
+    DEFAULT_CSS = """
 LineView { background: $background; color: $foreground; scrollbar-size: 1 1; overflow: auto auto;
     scrollbar-gutter: stable;
     scrollbar-color: $panel; scrollbar-background: $background; scrollbar-corner-color: $background; }
 LineView:focus { scrollbar-color: $primary; }
 """
-        + TOKEN_CSS
-    )
 
     class Moved(Message):
         """The cursor stands on another item."""
@@ -131,10 +126,10 @@ LineView:focus { scrollbar-color: $primary; }
         key = (token, at_cursor, self.has_focus)
         style = self._styles.get(key)
         if style is None:
-            style = Style() + self.rich_style + self.get_component_rich_style(f"v--{token}", partial=True)
+            variables = self.app.theme_variables
+            style = Style() + self.rich_style + look(token, variables)
             if at_cursor and token != "match":
-                name = "v--cursor" if self.has_focus else "v--cursor-blur"
-                style += self.get_component_rich_style(name, partial=True)
+                style += look("cursor" if self.has_focus else "cursor-blur", variables)
             self._styles[key] = style
         return style
 
