@@ -43,6 +43,8 @@ SUBJECTS = (
     Subject("nic_firmware", "nic_driver", "firmware", "device"),
     Subject("gpu_driver", "gpu", "driver"),
     Subject("relaxed_ordering", "nccl_net_device", "relaxed_ordering", "device"),
+    Subject("max_read_request", "pcie_link", "max_read_request", "bus_id", ("role", "nic")),
+    Subject("governor", "host_limit", "value", None, ("name", "governor")),
 )
 
 PER_PROCESS_VARIABLES = frozenset({
@@ -58,6 +60,7 @@ def derive(base: FactBase) -> Iterator[Fact]:
     for subject in SUBJECTS:
         yield from _compare(base, subject, contract)
     yield from _gpu_counts(base)
+    yield from _rails(base)
 
 
 def _compare(base: FactBase, subject: Subject, contract: Fact | None) -> Iterator[Fact]:
@@ -129,6 +132,36 @@ def _gpu_counts(base: FactBase) -> Iterator[Fact]:
     by_host = {host: {str(len(found)): list(found.values())[:1]} for host, found in gpus.items()}
     if by_host:
         yield from _deviations("gpu_count", "gpus", by_host, None)
+
+
+def _rails(base: FactBase) -> Iterator[Fact]:
+    """NICs cabled to the leaf of another rail: a switch that most hosts reach through a NIC of another name.
+
+    Other switches are other racks or pods, and say nothing.
+    """
+    cabled: dict[str, dict[str, dict[str, Fact]]] = defaultdict(lambda: defaultdict(dict))
+    for o in base.observations:
+        if o.kind == "lldp_neighbour" and "host" in o.fields:
+            cabled[str(o.fields["device"])][str(o.fields["host"])].setdefault(str(o.fields["switch"]), o)
+    own: dict[str, tuple[str, int]] = {}
+    for device, by_host in cabled.items():
+        counts = Counter(switch for switches in by_host.values() for switch in switches)
+        leaf, votes = counts.most_common(1)[0]
+        if len(by_host) >= 3 and votes * 2 > len(by_host):
+            own[device] = leaf, votes
+    rails: dict[str, set[str]] = defaultdict(set)
+    for device, (leaf, _) in own.items():
+        rails[leaf].add(device)
+    for device, (leaf, votes) in sorted(own.items()):
+        for host, switches in sorted(cabled[device].items()):
+            for switch, seen in switches.items():
+                if leaf not in switches and rails[switch]:
+                    fields: dict[str, Value] = {
+                        "host": host, "subject": "rail_switch", "item": device, "value": switch, "majority": leaf,
+                        "hosts_same": sum(switch in s for s in cabled[device].values()), "hosts_majority": votes,
+                        "reference": "majority",
+                    }  # fmt: skip
+                    yield Fact("", "deviation", fields, _evidence([seen]))
 
 
 def _evidence(observations: list[Fact]) -> tuple[Evidence, ...]:
