@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from diagnose.model import Evidence, Finding, Severity, Subject
-from diagnose.tables import summary
+from diagnose.tables.summary import MAX_ROWS, job, summary
 from tests.tables.support import Given, base, observations
 
 
@@ -16,7 +16,7 @@ def finding(name: str, *subjects: Subject, severity: Severity = "major", evidenc
 
 
 def table(name: str, *given: Given, facts: Sequence[Given] = (), findings: Sequence[Finding] = (), **more: Any) -> Any:
-    made = summary.summary(base(*given, **more), observations(facts), findings)
+    made = summary(base(*given, **more), observations(facts), findings)
     json.dumps(made, allow_nan=False)
     return made.get(name)
 
@@ -34,14 +34,15 @@ def test_job_in_numbers():
         ("torch_timeout", {"op": "ALLREDUCE", "at": 2_010.0, "elapsed_ms": 600_500.0}),
         ranks={0: "n1", 1: "n2"},
     )
-    assert summary.job(known, ()) == {
-        "nodes": 2, "ranks": 2, "gpus": 2, "stalled_since": 1_400, "versions": {"nccl": ["2.27.7"], "driver": ["570.1"]},
+    assert job(known, ()) == {
+        "nodes": 2, "ranks": 2, "gpus": 2, "stalled_since": 1_400,
+        "versions": {"nccl": ["2.27.7"], "driver": ["570.1"]},
     }  # fmt: skip
 
 
 def test_of_an_empty_bundle_nothing_is_said():
-    assert summary.job(base(), ()) == {}
-    assert summary.summary(base(), (), ()) == {}
+    assert job(base(), ()) == {}
+    assert summary(base(), (), ()) == {}
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -109,5 +110,5 @@ def test_benchmarks():
 
 def test_tables_are_bounded_and_say_so():
     run: Given = ("bench_ib", {"test": "ib_write_bw", "avg_gbps": 389.0})
-    made = table("benchmarks", *[run] * (summary.MAX_ROWS + 7))
-    assert (len(made["rows"]), made["rows_dropped"]) == (summary.MAX_ROWS, 7)
+    made = table("benchmarks", *[run] * (MAX_ROWS + 7))
+    assert (len(made["rows"]), made["rows_dropped"]) == (MAX_ROWS, 7)
