@@ -55,14 +55,20 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
             observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
     observations = _with_gpu_index(_with_neighbour(observations))
     coverage = list(_coverage(observations, known))
-    folded = list(fold(o for o in observations if o.kind != "covered"))
+    folded = list(fold(o for o in observations if o.kind not in _NOT_FACTS))
     site = [Fact("", kind, fields) for kind, fields in extra]
     facts = numbered([*folded, *site, *coverage], "f")
     hosts = sorted({str(o.fields["host"]) for o in observations if "host" in o.fields})
     return FactBase(tuple(observations), tuple(facts), tuple(problems), tuple(hosts), rank_host, world)
 
 
-_JOB_TOPICS = frozenset({"torch_log", "process_exit", "train_log", "switch_counters", "benchmark_nccl", "benchmark_ib"})
+_NOT_FACTS = frozenset({"covered", "fr_dump", "fr_group", "ras_rank"})
+"""Kinds that are not facts one by one: coverage, and the details per rank and group that only `tables` adds up."""
+
+_WORLD_FIELD = {"nccl_comm": "nranks", "fr_dump": "world", "ras_comm": "size"}
+"""Fields whose largest value is the size of the job."""
+
+_JOB_TOPICS = frozenset({"flight_recorder", "ras", "torch_log", "process_exit", "train_log", "switch_counters", "benchmark_nccl", "benchmark_ib"})
 
 
 def numbered(facts: Iterable[Fact], prefix: str) -> list[Fact]:
@@ -189,7 +195,7 @@ def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostName
     for source, records in read:
         for r in records:
             host = names.of(source, r)
-            size = r.fields.get("nranks") if r.kind == "nccl_comm" else None
+            size = r.fields.get(_WORLD_FIELD[r.kind]) if r.kind in _WORLD_FIELD else None
             if isinstance(size, int):
                 sizes[size] += 1
             if r.rank is not None and host:

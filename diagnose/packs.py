@@ -60,7 +60,7 @@ def _load(file: Path, folder: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-        for needed in ("KIND", "TOPICS", "sniff", "parse"):
+        for needed in _needed(module):
             if not hasattr(module, needed):
                 raise ImportError(f"parser {file} defines no {needed}")
     except BaseException as error:
@@ -69,3 +69,18 @@ def _load(file: Path, folder: Path) -> ModuleType:
             raise
         raise ImportError(f"parser {file} cannot be loaded: {error!r}") from error
     return module
+
+
+def _needed(module: ModuleType) -> tuple[str, ...]:
+    """Names a parser must define: those for text, or those for binary files."""
+    binary = hasattr(module, "sniff_bytes")
+    return (
+        ("KIND", "TOPICS", "sniff_bytes", "scan_bytes", "render_bytes", "line_count")
+        if binary
+        else ("KIND", "TOPICS", "sniff", "parse")
+    )
+
+
+def load_file(file: Path) -> ModuleType:
+    """One parser by its file, in a process that needs no other."""
+    return _load(file, file.parent.parent if file.name == "__init__.py" else file.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import diagnose
 from diagnose import packs
-from diagnose.model import Diagnosis, Digest, Fact, Fields, Line, Pattern, Problem, Record, Rule, Source
+from diagnose.model import Diagnosis, Fact, Fields, Line, Pattern, Problem, Rule, Source
 
 if TYPE_CHECKING:
     from diagnose.bundle import Bundle, LineReader
     from diagnose.rulebook import Rulebook
 
-PARALLEL_FROM_BYTES = 24 * 1024 * 1024
-"""Less text than this is parsed faster in one process than it takes to start a second one."""
+MAX_TEXTS = 64
+"""Binary sources kept as text by a case."""
 
 
 class NothingAnalysed(Exception):
@@ -59,26 +59,46 @@ def _ignore(_: Progress) -> None:
 class Case:
     """A diagnosis with its sources still at hand; closing it removes what was unpacked."""
 
-    def __init__(self, diagnosis: Diagnosis, bundle: Bundle) -> None:
+    def __init__(self, diagnosis: Diagnosis, bundle: Bundle, parsers: Sequence[ModuleType] = ()) -> None:
         self.diagnosis = diagnosis
         self._bundle = bundle
+        self._parsers = parsers
         self._by_path = {s.path: s for s in diagnosis.sources}
+        self._texts: dict[str, list[Line] | None] = {}
 
     def excerpt(self, source: str, first: int, last: int, context: int = 3) -> list[Line]:
         """Lines first…last of a source with some around them; empty when the source is gone."""
         from diagnose.bundle import excerpt
 
         found = self._by_path.get(source)
+        text = self._text(found)
+        if text is not None:
+            return text[max(0, first - 1 - context) : last + context]
         try:
             return excerpt(found, first, last, context) if found else []
         except OSError:
             return []
 
-    def lines(self, source: str) -> LineReader | None:
+    def _text(self, source: Source | None) -> list[Line] | None:
+        """The lines of a binary source, read once; None for text."""
+        if source is None or not source.kinds:
+            return None
+        if source.path not in self._texts:
+            from diagnose.intake import text_of
+
+            if len(self._texts) >= MAX_TEXTS:
+                self._texts.clear()
+            self._texts[source.path] = text_of(source, self._parsers)
+        return self._texts[source.path]
+
+    def lines(self, source: str) -> LineReader | list[Line] | None:
         """All lines of a source by position (`len`, slices), read where asked; None when it is gone."""
         from diagnose.bundle import LineReader
 
         found = self._by_path.get(source)
+        text = self._text(found)
+        if text is not None:
+            return text
         try:
             return LineReader(found) if found else None
         except OSError:
@@ -120,7 +140,7 @@ def open_case(
     except BaseException:
         bundle.close()
         raise
-    return Case(diagnosis, bundle)
+    return Case(diagnosis, bundle, parsers)
 
 
 def _diagnose(
@@ -133,10 +153,13 @@ def _diagnose(
     if not readable:
         reasons = "; ".join(p.text for p in bundle.problems[:3])
         raise NothingAnalysed("no source of a known kind" + (f": {reasons}" if reasons else ""))
-    from diagnose import engine, facts, findings, rulebook, site, tables
+    from diagnose import engine, facts, findings, intake, rulebook, site, tables
 
     settings = site.load(options.site) if options.site else site.find()
-    parsed, problems = _parse_all(readable, parsers, options, on_progress)
+    parsed, problems = intake.parse_all(
+        readable, parsers, options.parsers, options.tz, options.jobs,
+        on_source=lambda path, done: on_progress(Progress("parse", path, done, len(readable))),
+    )  # fmt: skip
     extra: Sequence[tuple[str, Fields]] = settings.facts if settings else ()
     base = facts.build(parsed, extra)
     on_progress(Progress("judge", "comparing ranks and hosts"))
@@ -201,67 +224,3 @@ def _tool(engine_name: str, book: Rulebook, overrides: Mapping[str, object]) -> 
         "rules": {"count": len(rules), "digest": book.digest},
         "thresholds_in_force": dict(sorted(in_force.items())), "overridden": sorted(overrides),
     }  # fmt: skip
-
-
-# --- parsing ----------------------------------------------------------------------------------------
-
-
-def _parse_all(
-    sources: Sequence[Source], parsers: Sequence[ModuleType], options: Options, on_progress: Callable[[Progress], None]
-) -> tuple[list[tuple[Source, list[Record]]], list[Problem]]:
-    """Records of every source, in the order of the sources; large bundles are read by several processes."""
-    jobs = options.jobs or os.cpu_count() or 1
-    total = sum(s.size for s in sources)
-    results: list[tuple[Source, list[Record], list[Problem]]] = []
-    if jobs > 1 and len(sources) > 1 and total >= PARALLEL_FROM_BYTES:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        order = sorted(range(len(sources)), key=lambda i: -sources[i].size)
-        with ProcessPoolExecutor(min(jobs, len(sources)), mp_context=get_context("spawn")) as pool:
-            futures = {i: pool.submit(parse_source, sources[i], options.parsers, options.tz) for i in order}
-            for done, i in enumerate(range(len(sources))):
-                on_progress(Progress("parse", sources[i].path, done, len(sources)))
-                results.append(futures[i].result())
-    else:
-        by_kind = {p.KIND: p for p in parsers}
-        for done, source in enumerate(sources):
-            on_progress(Progress("parse", source.path, done, len(sources)))
-            results.append(_parse(source, by_kind, options.tz))
-    return [(s, r) for s, r, _ in results], [p for _, _, found in results for p in found]
-
-
-def parse_source(
-    source: Source, folders: tuple[Path, ...], tz: str | None
-) -> tuple[Source, list[Record], list[Problem]]:
-    """Parse one source in a worker process, which loads the packs for itself."""
-    return _parse(source, {p.KIND: p for p in packs.load_parsers(folders)}, tz)
-
-
-def _parse(
-    source: Source, by_kind: Mapping[str, ModuleType], tz: str | None
-) -> tuple[Source, list[Record], list[Problem]]:
-    from diagnose import bundle, parsing
-
-    records: list[Record] = []
-    problems: list[Problem] = []
-    status = source.status
-    for kind in source.kinds:
-        parser = by_kind[kind]
-        try:
-            if hasattr(parser, "scan"):
-                produced = parser.scan(parsing.rejoined(bundle.read_blocks(source)), source)
-            else:
-                produced = parser.parse(bundle.read_lines(source), source)
-            with parsing.assumed_zone(tz):
-                for item in produced:
-                    records.extend(item.records() if isinstance(item, Digest) else (item,))
-        except OSError as error:
-            problems.append(Problem(f"cannot be read: {error.strerror or error}", source.path))
-            status = "error"
-        except Exception as error:
-            problems.append(Problem(f"parser {kind} failed: {type(error).__name__}: {error}"[:300], source.path))
-            status = "partial"
-    if any(r.kind == "parse_problem" for r in records) and status == "parsed":
-        status = "partial"
-    return replace(source, status=status, line_count=bundle.count_lines(source)), records, problems

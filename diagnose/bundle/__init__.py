@@ -188,6 +188,9 @@ def _recognised(source: Source, f: Found, sniffer: _Sniffer) -> Source:
         return replace(source, status="empty")
     with f.location.open("rb") as handle:
         head = handle.read(SAMPLE)
+    binary_kinds = sniffer.binary_kinds(head, f.name)
+    if binary_kinds:
+        return replace(source, kinds=binary_kinds)
     note = f.binary or (binary_note(head) if encoding_of(head).startswith("utf-8") else None)
     if note is not None:
         return replace(source, status="unrecognised", notes=(*source.notes, note))
@@ -209,10 +212,19 @@ class _Sniffer:
 
     def kinds(self, text: str, name: str) -> tuple[str, ...]:
         """Kinds that may read this text, surest first."""
+        return self._asked("sniff", text, name)
+
+    def binary_kinds(self, head: bytes, name: str) -> tuple[str, ...]:
+        """The kind that reads this file as bytes, from its first 64 KiB; empty for all others."""
+        return self._asked("sniff_bytes", head, name)[:1]
+
+    def _asked(self, question: str, head: str | bytes, name: str) -> tuple[str, ...]:
         scores: list[tuple[float, str]] = []
         for parser in self._parsers:
+            if not hasattr(parser, question):
+                continue
             try:
-                score = float(parser.sniff(text, name))
+                score = float(getattr(parser, question)(head, name))
             except Exception as error:  # a parser of the user's may do anything
                 self.failures.setdefault(parser.KIND, f"parser {parser.KIND} failed to sniff at {name}: {error!r}")
                 continue

@@ -31,7 +31,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"GGUF", "a GGUF model"),
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95.{8})?[\x80-\xff}\]\(cX\x8cNK\x00-\x7f]", re.DOTALL)
-_RECORDER_KEYS = (b"pg_config", b"entries", b"nccl_version", b"comm_lib_version", b"pg_status")
 _ODD = bytes(b for b in range(32) if b not in b"\t\n\r\x07\x08\x0c\x1b\0")
 
 
@@ -41,8 +40,6 @@ def binary_note(head: bytes) -> str | None:
         if head.startswith(magic):
             return f"not text: {name}"
     if head.startswith(b"\x80") and _PICKLE.match(head):
-        if any(key in head for key in _RECORDER_KEYS):
-            return "a Python pickle: flight-recorder dump? recognised, not read by this version"
         return "a Python pickle; never opened"
     if not any(head):
         return "holds only NUL bytes"
@@ -57,12 +54,6 @@ def binary_note(head: bytes) -> str | None:
 def text_note(text: str) -> str:
     """What a text that no parser claimed seems to be."""
     start = text[:200_000]
-    if '"entries"' in start and ('"pg_config"' in start or '"pg_status"' in start):
-        return "a PyTorch flight-recorder dump as JSON; recognised, not read by this version"
-    if start.lstrip()[:1] == "{" and '"communicators"' in start and "nccl" in start.lower():
-        return "NCCL RAS status as JSON; recognised, not read by this version"
-    if "Job summary" in start and "Communicators..." in start:
-        return "NCCL RAS status; recognised, not read by this version"
     if re.match(r"\s*(?:\{\s*\"|\[\s*\{\s*\")", start):
         return "JSON of a kind that no parser reads"
     return "no parser reads this format"

@@ -44,6 +44,8 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "_durable": ({"model", "vocabulary", "logic", "reference"}, {"durable"}),
     "engine": ({"model", "vocabulary", "logic", "reference", "_durable"}, {"durable"}),
     "findings": ({"model", "vocabulary", "reference", "logic", "wording"}, set()),
+    "guarded": ({"model", "packs"}, set()),
+    "intake": ({"model", "packs"}, set()),
     "run": ({"model", "packs"}, set()),
     "report": ({"model", "vocabulary"}, {"jinja2", "rich"}),
     "tui": ({"model", "vocabulary", "packs", "run", "report"}, {"textual", "rich", "jinja2"}),

@@ -1,0 +1,53 @@
+"""Dumps of PyTorch's flight recorder: what each process group of one rank last enqueued, started and completed.
+
+Formats: dump versions 1.x to 2.10 (torch 2.2 to 2.14), pickle (`nccl_trace_rank_N`, `comm_lib_trace_rank_N`) and JSON
+(`_dump_nccl_trace_json`, `_dump_fr_trace_json`). Names of files are not trusted: the rank is told by point-to-point
+entries and by the groups, where they tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diagnose.model import Record, Source
+from diagnose.parsing.plain import load_json, load_pickle
+
+from ._digest import digest
+from ._render import rendered
+
+KIND = "flight_recorder"
+TOPICS = ("flight_recorder",)
+
+_KEYS = (b"pg_config", b"pg_status", b"entries", b"profiling_name", b"record_id")
+
+
+def sniff_bytes(head: bytes, name: str) -> float:
+    """0.9 for a pickle or JSON object with the keys of a dump in its first 64 KiB."""
+    pickled = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+    if not pickled and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return 0.0
+    found = sum(key in head for key in _KEYS)
+    if not pickled and not any(b'"' + key + b'"' in head for key in _KEYS):
+        return 0.0
+    return 0.9 if found >= 2 else 0.0
+
+
+def scan_bytes(data: bytes, source: Source) -> Iterator[Record]:
+    """One `fr_dump` and an `fr_group` per process group with more than one member. ValueError when unreadable."""
+    dump, cut = _load(data)
+    yield from digest(dump, cut, source)
+
+
+def render_bytes(data: bytes, source: Source) -> Iterator[str]:
+    """The dump as lines of text; evidence points at these."""
+    dump, _ = _load(data)
+    return rendered(dump)
+
+
+def line_count(records: Sequence[Record]) -> int:
+    """Lines of the dump as text: heading, groups, entries."""
+    return next((1 + int(r.fields["groups"]) + int(r.fields["entries"]) for r in records if r.kind == "fr_dump"), 1)  # type: ignore[arg-type]
+
+
+def _load(data: bytes) -> tuple[object, bool]:
+    return load_pickle(data) if data[:1] == b"\x80" else load_json(data, ("entries",))

@@ -1,0 +1,368 @@
+"""A dump boiled down: per process group the numbers reached, the first operation that did not complete, and a short
+code for the signature of every collective, so that ranks can be compared without their entries.
+
+An entry is read by its known keys; its sizes are taken only when they are lists of integers. Operations whose sizes may
+differ between ranks (all-to-all, scatter, gather) have a signature without sizes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from diagnose.model import Evidence, Record, Source
+
+from ._render import entry_line, entry_text, heading
+from ._shape import Dump, common, fold_steps, shape
+
+MAX_CODES = 4_096
+"""Collectives per group whose signatures are kept, the newest."""
+MAX_SIGNATURES = 200
+MAX_TENSORS = 16
+UNKNOWN = 0
+
+_P2P = re.compile(r"(?:\w{1,20}:)?(?P<kind>send|recv) (?P<a>\d{1,7})(?:->|<-)(?P<b>\d{1,7})")
+_UNEVEN = re.compile(
+    r"all_?to_?all|scatter(?!_base)(?<!reduce_scatter)$|gather$(?<!all_gather)(?<!allgather)", re.IGNORECASE
+)
+_FRAMES = re.compile(r"(?:^|/)(?:torch|torch_xla|apex|transformer_engine)/|/(?:contextlib|functools|threading)\.py$")
+
+
+class _Progress:
+    """What is added up for one process group."""
+
+    __slots__ = (
+        "codes", "completed", "desc", "enqueued", "first_pending", "last", "members", "name", "p2p_first",
+        "p2p_pending", "pending", "seqs", "started", "status_only",
+    )  # fmt: skip
+
+    def __init__(self, name: str, desc: str, members: tuple[int, ...]) -> None:
+        self.name, self.desc, self.members = name, desc, members
+        self.seqs: list[int] = []
+        self.codes: list[int] = []
+        self.enqueued = self.started = self.completed = -1
+        self.pending = 0
+        self.first_pending = -1
+        self.last = -1
+        self.p2p_first = -1
+        self.p2p_pending: dict[tuple[str, int], int] = {}
+        self.status_only = True
+
+
+class _Signatures:
+    """Codes of signatures; code 0 is a signature that cannot be read."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[Any, ...], int] = {}
+        self.texts: dict[int, str] = {}
+
+    def code(self, entry: dict[str, Any]) -> int:
+        """The code of an entry's operation, sizes and datatypes."""
+        try:
+            inputs, outputs = entry["input_sizes"], entry["output_sizes"]
+            key = (
+                entry["profiling_name"],
+                tuple([array("q", s).tobytes() for s in inputs[:MAX_TENSORS]]),
+                tuple([array("q", s).tobytes() for s in outputs[:MAX_TENSORS]]),
+                len(inputs), len(outputs),
+                *entry.get("input_dtypes", ())[:MAX_TENSORS],
+            )  # fmt: skip
+            known = self._codes.get(key)
+        except (KeyError, TypeError, OverflowError):
+            return UNKNOWN
+        if known is None:
+            text = signature_text(entry)
+            known = zlib.crc32(text.encode("utf-8", "replace")) or 1
+            self._codes[key] = known
+            if len(self.texts) < MAX_SIGNATURES:
+                self.texts[known] = text
+        return known
+
+
+def operation(name: str) -> str:
+    """`nccl:all_reduce` as all_reduce."""
+    return name.partition(":")[2] or name
+
+
+def signature_text(entry: dict[str, Any]) -> str:
+    """Operation, sizes and datatype, as far as they must agree between ranks."""
+    op = operation(str(entry["profiling_name"])[:80])
+    dtypes = {d[:20] for d in entry.get("input_dtypes", ())[:MAX_TENSORS] if isinstance(d, str)}
+    dtype = " ".join(sorted(dtypes))
+    if _UNEVEN.search(op):
+        return f"{op} {dtype}".strip()
+    inputs, outputs = _sizes(entry["input_sizes"]), _sizes(entry["output_sizes"])
+    if op in ("all_gather", "ALLGATHER"):
+        inputs = outputs
+    elif op in ("reduce_scatter", "REDUCE_SCATTER"):
+        outputs = inputs
+    sizes = inputs if inputs == outputs else f"{inputs} -> {outputs}"
+    return f"{op} {sizes} {dtype}".strip()
+
+
+def _sizes(sizes: list[list[int]]) -> str:
+    text = "".join("[" + ",".join(map(str, s[:8])) + ("…" if len(s) > 8 else "") + "]" for s in sizes[:4])
+    return text + (f"… {len(sizes)} tensors" if len(sizes) > 4 else "")
+
+
+def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
+    """The records of one dump."""
+    dump = shape(raw)
+    signatures = _Signatures()
+    groups: dict[tuple[int, str], _Progress] = {}
+    own: dict[str, set[int]] = {}
+    gloo = _backend(dump) == "gloo"
+    bad = completed_seen = 0
+    for position, entry in enumerate(dump.entries):
+        try:
+            pg = entry.get("pg_id", -1)
+            pair = entry.get("process_group")
+            name = pair[0] if pair else str(pg)
+            op = entry["profiling_name"]
+            state = entry["state"]
+            progress = groups.get((pg, name))
+            if progress is None:
+                progress = groups[pg, name] = _new(dump, pg, name, pair)
+            is_p2p = entry.get("is_p2p")
+            finished = state == "completed" or (gloo and entry.get("retired") is True)
+            if is_p2p or (is_p2p is None and _P2P.match(op)):
+                _point_to_point(progress, op, finished, position, own)
+                completed_seen += finished
+                continue
+            seq = entry.get("collective_seq_id")
+            if seq is None:
+                seq = entry["seq_id"]
+            if type(seq) is not int or not -1 <= seq < 1 << 60:
+                raise TypeError
+            code = signatures.code(entry)
+        except (KeyError, TypeError, AttributeError, IndexError):
+            bad += 1
+            continue
+        progress.status_only = False
+        progress.seqs.append(seq)
+        progress.codes.append(code)
+        progress.last = position
+        if seq > progress.enqueued:
+            progress.enqueued = seq
+        if finished:
+            completed_seen += 1
+            if seq > progress.completed:
+                progress.completed = seq
+        else:
+            progress.pending += 1
+            if progress.first_pending < 0:
+                progress.first_pending = position
+        if finished or state == "started":
+            progress.started = max(progress.started, seq)
+    if dump.entries and bad == len(dump.entries):
+        raise ValueError("a flight-recorder dump, but none of its entries can be read")
+    _take_status(dump, groups)
+    rank, candidates = _identity(dump, groups, own)
+    yield _dump_record(dump, cut, rank, candidates, groups, signatures, bool(completed_seen), source)
+    if cut or bad:
+        text = "ends in the middle; what came before was read" if cut else f"{bad} entries cannot be read"
+        yield Record(
+            "parse_problem",
+            {"text": f"flight-recorder dump: {text}"},
+            (_evidence(dump, len(dump.entries) - 1, source),),
+        )
+    for progress in groups.values():
+        if len(progress.members) != 1 and (progress.seqs or progress.p2p_first >= 0 or progress.enqueued >= 0):
+            yield _group_record(dump, progress, rank, source)
+
+
+def _backend(dump: Dump) -> str:
+    for entry in dump.entries[:1]:
+        name = entry.get("profiling_name") if isinstance(entry, dict) else None
+        if isinstance(name, str) and ":" in name:
+            return name.partition(":")[0][:20]
+    return ""
+
+
+def _new(dump: Dump, pg: Any, name: Any, pair: Any) -> _Progress:
+    if not isinstance(name, str) or not isinstance(pg, int):
+        raise TypeError
+    desc = pair[1] if pair and len(pair) > 1 and isinstance(pair[1], str) else ""
+    info = dump.groups.get(name) or dump.groups.get(str(pg) if not pair else "\0")
+    if info is None:
+        same = [g for g in dump.groups.values() if g.desc == desc and desc not in ("", "undefined")]
+        info = same[0] if len(same) == 1 else next(iter(dump.groups.values())) if len(dump.groups) == 1 else None
+    return _Progress(name[:200], (desc or (info.desc if info else ""))[:200], info.members if info else ())
+
+
+def _point_to_point(progress: _Progress, op: str, finished: bool, position: int, own: dict[str, set[int]]) -> None:
+    m = _P2P.match(op)
+    if m is None:
+        return
+    progress.status_only = False
+    mine, peer = int(m["a"]), int(m["b"])
+    own.setdefault(progress.name, set()).add(mine)
+    if finished:
+        return
+    if progress.p2p_first < 0:
+        progress.p2p_first = position
+    members = progress.members
+    other = members[peer] if peer < len(members) else peer
+    key = (m["kind"][0], other)
+    progress.p2p_pending[key] = progress.p2p_pending.get(key, 0) + 1
+
+
+def _take_status(dump: Dump, groups: dict[tuple[int, str], _Progress]) -> None:
+    """Numbers of `pg_status` for groups whose entries were overwritten, where its ids can be told apart from others.
+
+    Ids are local to a process and count its groups in the order of creation, as numeric names do: when as many ids as
+    names are listed and the entries do not contradict, they pair up in order.
+    """
+    ids = sorted(dump.status)
+    names = list(dump.groups)
+    numeric = bool(names) and all(n.isdecimal() for n in names)
+    paired = dict(zip(sorted(names, key=int), ids, strict=True)) if numeric and len(names) == len(ids) else {}
+    if any(paired.get(name, pg) != pg for pg, name in groups):
+        paired = {}
+    seen = {name for _, name in groups}
+    for name, pg in paired.items():
+        if name not in seen:
+            info = dump.groups[name]
+            groups[pg, name] = _Progress(name, info.desc, info.members)
+    for (pg, _), progress in groups.items():
+        told = dump.status.get(pg)
+        if not told or progress.p2p_first >= 0 or (not progress.status_only and not progress.seqs):
+            continue  # the numbers of groups with point-to-point operations count those
+        enqueued, started, completed = (
+            _number(told.get(f"last_{n}_collective")) for n in ("enqueued", "started", "completed")
+        )
+        if progress.status_only:
+            progress.enqueued, progress.started, progress.completed = enqueued, started, completed
+        elif enqueued == progress.enqueued:
+            progress.completed = max(progress.completed, completed)
+            progress.started = max(progress.started, started, progress.completed)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,12}", value):
+        value = int(value)
+    return value if type(value) is int and -1 <= value < 1 << 31 else -1
+
+
+def _identity(
+    dump: Dump, groups: dict[tuple[int, str], _Progress], own: dict[str, set[int]]
+) -> tuple[int | None, set[int]]:
+    """The global rank when the content tells it, and the ranks that it could be."""
+    by_name = {p.name: p.members for p in groups.values()}
+    told = {by_name[n][i] for n, indices in own.items() if by_name.get(n) for i in indices if i < len(by_name[n])}
+    candidates = common(dump.groups.values())
+    if len(told) == 1:
+        return told.pop(), candidates
+    if len(candidates) == 1 and len(dump.groups) > 1:
+        return next(iter(candidates)), candidates
+    return None, candidates
+
+
+def _time(entry: Any) -> float | None:
+    at = entry.get("time_created_ns") if isinstance(entry, dict) else None
+    return at / 1e9 if isinstance(at, int | float) and 0 < at < 1 << 62 else None
+
+
+def _evidence(dump: Dump, position: int, source: Source) -> Evidence:
+    if not 0 <= position < len(dump.entries):
+        return Evidence(source.path, 1, 1, heading(dump))
+    line = entry_line(dump, position)
+    return Evidence(source.path, line, line, entry_text(dump.entries[position], dump))
+
+
+def _dump_record(
+    dump: Dump, cut: bool, rank: int | None, candidates: set[int], groups: dict[tuple[int, str], _Progress],
+    signatures: _Signatures, completed: bool, source: Source,
+) -> Record:  # fmt: skip
+    fields: dict[str, Any] = {
+        "version": dump.version[:20], "entries": len(dump.entries), "groups": len(dump.groups),
+        "only_active": bool(dump.entries) and not completed,
+    }  # fmt: skip
+    world = max((max(g.members) + 1 for g in dump.groups.values() if g.members), default=0)
+    pending = [dump.entries[p.first_pending] for p in groups.values() if p.first_pending >= 0]
+    limits = [t for e in pending if isinstance(t := e.get("timeout_ms"), int) and 0 < t < 1 << 40]
+    texts = ";".join(f"{code}={text.replace(';', ',')}" for code, text in signatures.texts.items())
+    optional = {
+        "backend": _backend(dump), "identity": "content" if rank is not None else "", "world": world or None,
+        "candidates": fold_steps(tuple(sorted(candidates))),
+        "first_at": _time(dump.entries[0]) if dump.entries else None,
+        "last_at": _time(dump.entries[-1]) if dump.entries else None, "truncated": cut or None, "signatures": texts,
+        "timeout_ms": float(max(limits)) if limits else None,
+    }  # fmt: skip
+    fields.update({name: value for name, value in optional.items() if value not in (None, "")})
+    return Record("fr_dump", fields, (Evidence(source.path, 1, 1, heading(dump)),), rank=rank)
+
+
+def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) -> Record:
+    fields: dict[str, Any] = {"group": p.name}
+    optional: dict[str, Any] = {
+        "desc": p.desc, "members": fold_steps(p.members), "size": len(p.members) or None,
+    }  # fmt: skip
+    for name, number in (("enqueued", p.enqueued), ("started", p.started), ("completed", p.completed)):
+        optional[name] = number if number >= 0 else None
+    if p.seqs:
+        optional["first_seq"], optional["codes"] = _codes(p)
+        optional["last_op"] = operation(str(dump.entries[p.last]["profiling_name"])[:80])
+        optional["last_at"] = _time(dump.entries[p.last])
+    if p.first_pending >= 0:
+        entry = dump.entries[p.first_pending]
+        site, barrier = _site(entry)
+        op = operation(str(entry["profiling_name"])[:80])
+        optional |= {
+            "pending_seq": entry.get("collective_seq_id", entry.get("seq_id")),
+            "pending_op": "barrier" if barrier or op.endswith("barrier") else op,
+            "pending_signature": _safe_signature(entry), "pending_state": str(entry["state"])[:20],
+            "pending_count": p.pending, "pending_order": p.first_pending, "pending_at": _time(entry),
+            "pending_site": site,
+        }  # fmt: skip
+    if p.p2p_first >= 0:
+        entry = dump.entries[p.p2p_first]
+        number = entry.get("p2p_seq_id", entry.get("seq_id"))
+        pairs = sorted(p.p2p_pending.items())[:64]
+        optional |= {
+            "p2p": " ".join(f"{kind}{peer}*{count}" for (kind, peer), count in pairs),
+            "p2p_op": operation(str(entry["profiling_name"])[:80]), "p2p_order": p.p2p_first,
+            "p2p_seq": number if type(number) is int else None, "p2p_at": _time(entry),
+        }  # fmt: skip
+    fields.update({name: value for name, value in optional.items() if value not in (None, "")})
+    shown = [x for x in (p.first_pending, p.p2p_first) if x >= 0]
+    return Record("fr_group", fields, (_evidence(dump, min(shown, default=p.last), source),), rank=rank)
+
+
+def _codes(p: _Progress) -> tuple[int, str]:
+    """Lowest number, and the packed codes from there on; of a number told twice (coalesced) the first counts."""
+    first = max(min(p.seqs), p.enqueued - MAX_CODES + 1)
+    codes = array("I", bytes(4 * (p.enqueued - first + 1)))
+    for seq, code in zip(reversed(p.seqs), reversed(p.codes), strict=True):
+        if seq >= first:
+            codes[seq - first] = code
+    return first, base64.b64encode(zlib.compress(codes.tobytes(), 1)).decode()
+
+
+def _safe_signature(entry: dict[str, Any]) -> str:
+    try:
+        return signature_text(entry)[:300]
+    except (KeyError, TypeError, AttributeError):
+        return ""
+
+
+def _site(entry: dict[str, Any]) -> tuple[str, bool]:
+    """Innermost frame outside torch, and whether torch's barrier called."""
+    frames = entry.get("frames")
+    barrier = False
+    for frame in frames[:60] if isinstance(frames, list) else ():
+        if not isinstance(frame, dict):
+            continue
+        name, file, line = frame.get("name"), frame.get("filename"), frame.get("line")
+        if not isinstance(name, str) or not isinstance(file, str):
+            continue
+        if name == "barrier" and "distributed_c10d" in file:
+            barrier = True
+        if not _FRAMES.search(file):
+            short = "/".join(file.split("/")[-2:])[:120]
+            return f"{name[:80]} ({short}:{line})" if isinstance(line, int) else f"{name[:80]} ({short})", barrier
+    return "", barrier
