@@ -18,7 +18,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from .case import CaseLike, OnProgress, OpenCase, ProgressLike
+from .case import CaseLike, LineReader, OnProgress, OpenCase, ProgressLike
 from .keys import bindings, keymap_problems
 from .screens.start import StartScreen
 from .theme import NAMES, THEMES, theme_for
@@ -93,6 +93,8 @@ class DiagnoseApp(App[int]):
         self._open_case = open_case
         self._leaving = threading.Event()
         self._paths: dict[str, str] = {}
+        self._readers: dict[str, LineReader | None] = {}
+        self._reading = threading.Lock()
         for own in THEMES:
             self.register_theme(own)
         self.theme = theme_for(theme)
@@ -178,6 +180,13 @@ class DiagnoseApp(App[int]):
 
     def on_diagnose_app_failed(self, event: Failed) -> None:
         self.start.show_failure(event.text)
+
+    def reader(self, path: str) -> LineReader | None:
+        """All lines of a source. Call it in a thread: the first time it reads the whole source."""
+        with self._reading:
+            if path not in self._readers:
+                self._readers[path] = self.case.lines(path) if self.case is not None else None
+            return self._readers[path]
 
     def path_of(self, source: str) -> str:
         """Path of a source named by id or path."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diagnose.model import Diagnosis, Finding
 
-from .case import CaseLike, window
+from .case import CaseLike, LineReader, window
 from .items import subject_text
 
 BLOCK = 4_000
@@ -75,7 +75,12 @@ def _texts(finding: Finding) -> list[str]:
 
 
 def in_sources(
-    case: CaseLike, needle: str, only: str | None, stopped: Callable[[], bool], on_source: Callable[[str], None]
+    case: CaseLike,
+    reader_of: Callable[[str], LineReader | None],
+    needle: str,
+    only: str | None,
+    stopped: Callable[[], bool],
+    on_source: Callable[[str], None],
 ) -> Iterator[SourceHit]:
     """Lines of sources that hold the needle; at most MAX_PER_SOURCE per source."""
     find = matcher(needle)
@@ -83,7 +88,7 @@ def in_sources(
         if only is not None and source.path != only:
             continue
         on_source(source.path)
-        reader = case.lines(source.path)
+        reader = reader_of(source.path)
         total = len(reader) if reader is not None else 0
         found = 0
         for first in range(1, total + 1, BLOCK):

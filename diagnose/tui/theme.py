@@ -23,7 +23,7 @@ THEMES: tuple[Theme, ...] = (
         surface="#151b22",
         panel="#2b3540",
         dark=True,
-        variables={"muted": "#8a96a3", "cursor": "#26405c", "cursor-blur": "#1d2833", "span": "#4d3a00"},
+        variables={"muted": "#9aa6b2", "cursor": "#26405c", "cursor-blur": "#1d2833", "span": "#4d3a00"},
     ),
     Theme(
         name="diagnose-light",

@@ -14,20 +14,20 @@ SIZES = {"120x36": (120, 36), "80x24": (80, 24), "60x20": (60, 20), "48x20": (48
 SCREENS: dict[str, tuple[str, ...]] = {
     "evidence": (),
     "why": ("j", "2"),
-    "fix": ("3", "space"),
+    "fix": ("escape", "k", "3", "space"),
     "ranks": ("4",),
     "topology": ("5",),
-    "source": ("o",),
     "help": ("question_mark",),
-    "search": ("slash", *"port", "enter"),
+    "source": ("escape", "1", "o"),
+    "search": ("escape", "slash", *"port", "enter"),
 }
+"""Name of a frame -> keys that lead there from the frame before."""
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_frames(size: str) -> None:
-    for name, keys in SCREENS.items():
-        async with running(size=SIZES[size]) as (app, pilot):
-            app.notes.path = None
+    async with running(size=SIZES[size]) as (app, pilot):
+        for name, keys in SCREENS.items():
             await press(pilot, *keys)
             if name == "search":
                 await pilot.pause(0.1)

@@ -70,8 +70,9 @@ def test_open_search_copy_and_quit_in_tmux(tmux: Tmux, tmp_path: Path, no_color:
     tmux.keys("3")
     tmux.until(lambda: "iblinkinfo" in tmux.screen())
     tmux.keys("y")
-    tmux.until(lambda: "ibstat mlx5_3" in tmux("show-buffer"))
-    assert (tmp_path / "state" / "diagnose" / "copied.txt").read_text() == "ibstat mlx5_3\n"
+    copied = tmp_path / "state" / "diagnose" / "copied.txt"
+    tmux.until(lambda: copied.is_file() and copied.read_text() == "ibstat mlx5_3\n")
+    assert "ibstat mlx5_3" in tmux("show-buffer")
     tmux.keys("/")
     tmux.until(lambda: "Search for" in tmux.screen())
     tmux.keys("-l", "Polling")

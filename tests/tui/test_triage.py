@@ -244,10 +244,10 @@ async def test_palette_goes_to_a_finding() -> None:
         assert app.triage.detail.finding == fake.PCIE
 
 
-@pytest.mark.parametrize("size", [(20, 5), (59, 20), (99, 24), (300, 80)])
+@pytest.mark.parametrize("size", [(20, 5), (59, 20), (300, 80)])
 async def test_any_size(size: tuple[int, int]) -> None:
     async with running() as (_, pilot):
-        for tab in "12345":
+        for tab in "1345":
             await press(pilot, tab)
             await pilot.resize_terminal(*size)
             await press(pilot, "j", "enter", "j", "G", "escape")

@@ -71,7 +71,7 @@ SearchScreen Page { height: 1fr; }
         def on_source(path: str) -> None:
             self.app.call_from_thread(self._take, tuple(hits), path)
 
-        for hit in in_sources(case, needle, self._only, lambda: worker.is_cancelled, on_source):
+        for hit in in_sources(case, self.owner.reader, needle, self._only, lambda: worker.is_cancelled, on_source):
             hits.append(hit)
             if len(hits) >= MAX_HITS:
                 break

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.worker import get_current_worker
 
+from ..clock import minute_away
 from ..keys import bindings, hints
 from ..logtext import SourceRows
 from ..widgets.bars import Bar, KeyLine
@@ -16,10 +17,6 @@ from ..widgets.logview import LogView
 
 if TYPE_CHECKING:
     from ..app import DiagnoseApp
-
-MINUTE = 60.0
-LOOK_AHEAD = 200_000
-"""Lines looked through for one that is a minute away."""
 
 _HINTS = ("down", "up", "bottom", "line", "time.forward", "search", "search.next", "wrap", "back")
 
@@ -72,7 +69,7 @@ class SourceScreen(Screen[None]):
     def _read(self) -> None:
         """In a thread: the first look at a source builds its index."""
         path, case = self.path, self.owner.case
-        reader = case.lines(path) if case is not None else None
+        reader = self.owner.reader(path) if case is not None else None
         count = len(reader) if reader is not None else 0
         if get_current_worker().is_cancelled:
             return
@@ -111,23 +108,13 @@ class SourceScreen(Screen[None]):
 
     def action_minute(self, step: int) -> None:
         """To the first line a minute away from the one on top; lines without a time are passed over."""
-        rows = self._rows
-        if rows is None:
+        if self._rows is None:
             return
-        here = round(self.view.scroll_y)
-        start = next(
-            (line.at for i in range(here, min(here + 500, len(rows))) if (line := rows.line(i)) and line.at), None
-        )
-        if start is None:
+        target = minute_away(self._rows, self.view.scroll_offset.y, step)
+        if target is None:
             self.notify(self.owner.words("The lines here have no times."), timeout=2, markup=False)
-            return
-        limit = min(len(rows), here + LOOK_AHEAD) if step > 0 else max(-1, here - LOOK_AHEAD)
-        for index in range(here, limit, step):
-            line = rows.line(index)
-            if line and line.at is not None and (line.at - start) * step >= MINUTE:
-                self.view.jump(index)
-                return
-        self.view.action_edge(step)
+        else:
+            self.view.jump(target)
 
     def action_copy_item(self) -> None:
         index = self.view.current if self.view.current >= 0 else round(self.view.scroll_y)

@@ -11,9 +11,9 @@ from textual.containers import Container
 from textual.content import Content
 from textual.screen import Screen
 
-from diagnose.model import SEVERITIES, Diagnosis, Finding, Line, Problem, Severity, Source
+from diagnose.model import SEVERITIES, Diagnosis, Evidence, Finding, Line, Problem, Severity, Source
 
-from ..case import CaseLike
+from ..case import CaseLike, window
 from ..items import Group, Item, arrange
 from ..keys import bindings, hints
 from ..logtext import SourceRows
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 CONTEXT = 3
 """Lines shown on either side of an evidence."""
+
+FAR = 20_000
+"""From this line on a source is not read from its start for each evidence."""
 
 MAX_READ = 40
 """Evidence items of one finding that get their context read; the rest show their excerpt."""
@@ -244,16 +247,22 @@ TriageScreen.-tiny.-opened #right { display: block; }
         thing = item.thing
         call = self.app.call_from_thread
         if isinstance(thing, Finding):
-            read: list[Sequence[Line] | None] = []
-            for e in thing.evidence[:MAX_READ]:
-                read.append(case.excerpt(self.owner.path_of(e.source), e.first, e.last, CONTEXT))
+            read = [self._around(case, e) for e in thing.evidence[:MAX_READ]]
             call(self.detail.give_lines, item, read)
             return
         path = thing.path if isinstance(thing, Source) else thing.source if isinstance(thing, Problem) else None
-        reader = case.lines(self.owner.path_of(path)) if path else None
+        reader = self.owner.reader(self.owner.path_of(path)) if path else None
         if reader is not None and len(reader):
             at = max(0, (thing.first or 1) - 1) if isinstance(thing, Problem) else 0
             call(self.detail.give_source, item, SourceRows(reader), at)
+
+    def _around(self, case: CaseLike, evidence: Evidence) -> Sequence[Line]:
+        """Lines of an evidence with their neighbours; far inside a long source by its index, which is made once."""
+        path = self.owner.path_of(evidence.source)
+        if evidence.first < FAR:
+            return case.excerpt(path, evidence.first, evidence.last, CONTEXT)
+        reader = self.owner.reader(path)
+        return window(reader, evidence.first - CONTEXT, evidence.last + CONTEXT) if reader is not None else ()
 
     # --- actions ------------------------------------------------------------------------------------
 
