@@ -174,7 +174,7 @@ def _record(run: _Run, source: Source) -> Record:
         algbw_gbps=best.algbw if best else None, avg_busbw_gbps=run.average, wrong=run.wrong,
         ranks_zero_headers=run.zeroes or None, complete=best is not None and run.average is not None,
     )  # fmt: skip
-    telling = [run.rank_line or run.first, best.line if best else None, run.wrong_line, run.average_line]
+    telling = [run.wrong_line, best.line if best else None, run.average_line, run.rank_line or run.first]
     grounds = {line.number: evidence(source, line) for line in telling if line is not None}
     host = next(iter(run.hosts)) if len(run.hosts) == 1 else None
     return Record(

@@ -252,6 +252,8 @@ def _stragglers(figures: list[Figure], effects: list[Fact]) -> Iterator[Fact]:
             }  # fmt: skip
             if f.rank is not None:
                 fields["rank"] = f.rank
+            elif f.gpu is not None:
+                fields["gpu"] = label
             yield Fact("", "straggler", fields, f.evidence)
 
 

@@ -7,13 +7,15 @@ it is a *tie*: they differ, and nothing says who is wrong.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnose.model import Evidence, Fact, FactBase, Value, fold_ranks
 
 MAX_DEVIATIONS = 50
 """Deviating hosts reported per subject and item; more than this is no deviation but a second population."""
+MAX_NAMED = 8
+"""Hosts of a tie that are named."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,22 @@ def _deviations(
         fields: dict[str, Value] = {
             "host": host, "subject": subject, "item": item, "value": texts[host], "majority": majority,
             "hosts_same": counts[texts[host]], "hosts_majority": counts.get(majority, 0), "reference": reference,
+            "who": ", ".join(different[:MAX_NAMED]) if reference == "tie" else host,
+            "what": _what(host, texts, majority, reference, different),
         }  # fmt: skip
         ranks = {int(r) for o in observations if isinstance(r := o.fields.get("rank"), int)}
         if ranks:
             fields["ranks"] = fold_ranks(ranks)
         yield Fact("", "deviation", fields, _evidence(observations))
+
+
+def _what(host: str, texts: Mapping[str, str], majority: str, reference: str, different: Sequence[str]) -> str:
+    """The difference in words; a tie names everybody and nobody as wrong."""
+    if reference == "tie":
+        sides = ", ".join(f"{h}: {texts[h] or 'none'}" for h in different[:MAX_NAMED])
+        return f"{sides} (nothing in these files says which is right)"
+    others = "the site's contract" if reference == "contract" else f"{list(texts.values()).count(majority)} others"
+    return f"{host}: {texts[host] or 'none'} ({others}: {majority or 'none'})"
 
 
 def _gpu_counts(base: FactBase) -> Iterator[Fact]:
@@ -159,7 +172,7 @@ def _rails(base: FactBase) -> Iterator[Fact]:
                     fields: dict[str, Value] = {
                         "host": host, "subject": "rail_switch", "item": device, "value": switch, "majority": leaf,
                         "hosts_same": sum(switch in s for s in cabled[device].values()), "hosts_majority": votes,
-                        "reference": "majority",
+                        "reference": "majority", "who": host, "what": f"{host}: {switch} ({votes} others: {leaf})",
                     }  # fmt: skip
                     yield Fact("", "deviation", fields, _evidence([seen]))
 

@@ -110,7 +110,8 @@ def test_somebody_else_guilty(name: str, tmp_path: Path) -> None:
     folder = made.bundle.write(tmp_path / name)
     said = Said(folder, made.truth.site)
     check(said, made.truth.as_data())
-    assert said.first[0] != stored(name)[0].first[0]
+    if made.truth.roots:
+        assert said.first[0] != stored(name)[0].first[0]
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))

@@ -1,6 +1,6 @@
-"""Writes bundles of invented jobs in the formats of the real tools, and the truth about each; same name, same bytes."""
+"""Writes bundles of invented jobs in the formats of real tools, and the truth about each; same name, same bytes."""
 
-from . import healthy, stalls
+from . import clocks, healthy, lossless, lots, stalls
 from .core import SCENARIOS, Bundle, Scenario, Truth, make
 
-__all__ = ["SCENARIOS", "Bundle", "Scenario", "Truth", "healthy", "make", "stalls"]
+__all__ = ["SCENARIOS", "Bundle", "Scenario", "Truth", "clocks", "healthy", "lossless", "lots", "make", "stalls"]

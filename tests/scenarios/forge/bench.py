@@ -45,3 +45,39 @@ def all_reduce(cluster: Cluster, hosts: Sequence[Host], rng: Random, *, peak: fl
         size *= 2
     return [*lines, "# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {sum(seen) / len(seen):.3f} ", "#",
             "# Collective test concluded: all_reduce_perf", "#"]  # fmt: skip
+
+
+def write_bw(host: Host, peer: Host, device: str, rng: Random, *, gbps: float, link: str = "IB") -> list[str]:
+    """Client side of `ib_write_bw -D 10 --report_gbits` (format: perftest 6)."""
+    return [
+        f"$ ib_write_bw -d {device} -s 1048576 -D 10 -F --report_gbits {peer.name}",
+        "-" * 87, "                    RDMA_Write BW Test", f" Dual-port       : OFF\t\tDevice         : {device}",
+        " Number of qps   : 4\t\tTransport type : IB", " Connection type : RC\t\tUsing SRQ      : OFF", " PCIe relax order: ON",
+        " TX depth        : 128", " CQ Moderation   : 1", " Mtu             : 4096[B]",
+        f" Link type       : {'IB' if link == 'IB' else 'Ethernet'}", " Max inline data : 0[B]", " rdma_cm QPs\t : OFF",
+        " Data ex. method : Ethernet", "-" * 87,
+        f" local address: LID 0x{20 + host.index:02x} QPN 0x0011 PSN 0x{rng.getrandbits(24):06x} RKey 0x00022c VAddr 0x0055c82ad94000",
+        f" remote address: LID 0x{20 + peer.index:02x} QPN 0x0012 PSN 0x{rng.getrandbits(24):06x} RKey 0x000383 VAddr 0x00562cc0b03000",
+        "-" * 87, " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]",
+        f" 1048576    {int(gbps * 598):<14d} 0.00               {gbps:<18.2f}   {gbps / 8388.608:.6f}", "-" * 87,
+    ]  # fmt: skip
+
+
+def nvbandwidth(cluster: Cluster, host: Host, values: Sequence[float], rng: Random) -> list[str]:
+    """nvbandwidth 0.6: host to GPU, and the copy inside each GPU, whose figures are `values` (GB/s)."""
+    head = "".join(f"{n:10d}" for n in range(len(values)))
+    h2d = [rng.uniform(55.1, 55.5) for _ in values]
+
+    def matrix(name: str, title: str, numbers: Sequence[float]) -> list[str]:
+        return [
+            f"Running {name}.", f"{title} bandwidth (GB/s)", "  " + head,
+            " 0" + "".join(f"{v:10.2f}" for v in numbers), "", f"SUM {name} {sum(numbers):.2f}", "",
+        ]  # fmt: skip
+
+    return [
+        "nvbandwidth Version: v0.6", "Built from Git version: v0.6", "", "CUDA Runtime Version: 12090",
+        "CUDA Driver Version: 12090", "Driver Version: 575.57.08", "",
+        *(f"Device {g.index}: {cluster.gpu} (00000000:{g.bus}:00)" for g in host.gpus), "",
+        *matrix("host_to_device_memcpy_ce", "memcpy CE CPU(row) -> GPU(column)", h2d),
+        *matrix("device_local_copy", "memcpy local GPU(column)", values),
+    ]  # fmt: skip

@@ -141,7 +141,9 @@ def late_rank(rng: Random, swapped: bool) -> Scenario:
     ))  # fmt: skip
 
 
-def quiet_fabric(bundle: Bundle, cluster: Cluster, rng: Random, *, seconds: float = 30, **changed: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], str]:
+def quiet_fabric(
+    bundle: Bundle, cluster: Cluster, rng: Random, *, seconds: float = 30, **changed: Mapping[str, Mapping[str, int]]
+) -> dict[tuple[str, int], str]:
     """RDMA counters of every host, twice; `changed` as counter -> host -> … adds what moved: `local_ack_timeout_err={host: {device: 40}}`."""
     paths: dict[tuple[str, int], str] = {}
     for host in cluster.hosts:
@@ -237,7 +239,9 @@ def inflight_network(rng: Random, swapped: bool) -> Scenario:
     texts = logs(cluster, rng, started)
     nccl = Nccl(cluster)
     victim = guilty.ranks[rail]
-    texts[guilty.name] += nccl.warn(victim, f"NET/IB : {nic.device}:1 Got async error event: port error", "transport/net_ib.cc:128")
+    texts[guilty.name] += nccl.warn(
+        victim, f"NET/IB : {nic.device}:1 Got async error event: port error", "transport/net_ib.cc:128"
+    )
     reporters: list[Host] = []
     for host in cluster.hosts:
         if host is not guilty:
@@ -321,7 +325,9 @@ def undetermined(rng: Random, swapped: bool) -> Scenario:
     surround(bundle, known, rng)
     for host in cluster.hosts:
         if host is not shown:
-            bundle.absent.append({"what": "/var/log/jobs/torchrun.log", "host": host.name, "reason": "host did not answer within 10 s"})
+            bundle.absent.append(
+                {"what": "/var/log/jobs/torchrun.log", "host": host.name, "reason": "host did not answer within 10 s"}
+            )
     rule = "stall/undetermined"
     ranks = f"{shown.ranks.start}-{shown.ranks.stop - 1}"
     there = bundle.at(paths[shown.name], "Watchdog caught")
