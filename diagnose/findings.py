@@ -89,7 +89,7 @@ def _finding(
     lead = bound[severities.index(severity)]
     supports = [facts[f] for firing in firings for ids in firing.supports.values() for f in ids]
     unchecked = [
-        pattern for n, pattern in enumerate(rule.unless)
+        pattern.kind for n, pattern in enumerate(rule.unless)
         if any(n < len(firing.checked) and not firing.checked[n] for firing in firings)
     ]  # fmt: skip
     looks = _look_alikes(rule, lead)
@@ -220,13 +220,13 @@ def _topics(pattern: Pattern) -> tuple[str, ...]:
 
 
 def _next_evidence(
-    rule: Rule, looks: Sequence[LookAlike], unchecked: Sequence[Pattern], covered: _Coverage
+    rule: Rule, looks: Sequence[LookAlike], unchecked: Sequence[str], covered: _Coverage
 ) -> tuple[NextEvidence, ...]:
     """Commands that would settle the open questions: unchecked exceptions, then look-alikes, then missing support."""
     topics = vocabulary().topics
     wanted: dict[NextEvidence, None] = {}
-    for pattern in unchecked:
-        topic = topics[_topics(pattern)[0]]
+    for kind in unchecked:
+        topic = topics[vocabulary().topic_of(kind)]
         wanted.setdefault(NextEvidence(f"not checked: {topic.title}", topic.collect))
     for look in looks:
         if look.command:
