@@ -15,7 +15,7 @@ from ._prefix import HEAD
 from ._reader import Reader
 
 KIND = "nccl_log"
-TOPICS = ("nccl_log",)
+TOPICS = ("nccl_init", "nccl_log")
 
 BLOCK_CHARACTERS = 16_000_000
 _MARK = re.compile(r"NCCL (?:INFO|WARN|ATTN|CALL|TRACE) ")
