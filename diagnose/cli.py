@@ -26,6 +26,7 @@ examples:
   kubectl logs POD | diagnose analyze -        standard input
   diagnose analyze bundle.tar.gz -o report.html
   diagnose view bundle.tar.gz                  the same as a screen
+  diagnose collect                             a bundle from this host, while the job still hangs
   diagnose explain ID                          what a finding means, and how it is decided
 
 exit codes of analyze: 0 nothing at or above --fail-on · 1 findings · 2 nothing analysed · 3 something unreadable
@@ -95,11 +96,23 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_argument("--format", choices=("text", "markdown"), default="text")
     explain.add_argument("-o", "--output", metavar="FILE", help="write the page there")
 
+    _add_collecting(command)
     _add_rules(command("rules", "", "list, check, test and start rules"), loud, packs)
 
     schema = command("schema", "rules:schema", "print a JSON Schema")
     schema.add_argument("name", choices=SCHEMAS)
     return parser
+
+
+def _add_collecting(command: Callable[[str, str, str], _Parser]) -> None:
+    from diagnose.collect.options import add_arguments
+
+    add_arguments(command("collect", "collect:collect", "gather evidence of a stalled job from this host, read-only"))
+    verify = command("verify", "collect:verify", "check a bundle against the hashes in its manifest")
+    verify.add_argument("file", metavar="BUNDLE", help="folder or .tar.gz")
+    redact = command("redact", "collect:redact", "take host names, addresses, users and paths out of a bundle")
+    redact.add_argument("file", metavar="BUNDLE", help="folder or .tar.gz")
+    redact.add_argument("--out", metavar="FILE", help="the new bundle: NAME.tar.gz or a folder (default beside it)")
 
 
 def _add_rules(rules: _Parser, loud: _Parser, packs: _Parser) -> None:
@@ -179,8 +192,6 @@ def _hint(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     known = next(a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     if first.startswith("-") or first in known:
         return
-    if first == "collect":
-        raise UsageError("this version does not collect; diagnose analyze names the commands whose output is missing")
     if os.path.exists(first):  # noqa: PTH110 - pathlib costs start-up time
         raise UsageError(f"'{first}' is no command; did you mean: diagnose analyze {' '.join(arguments)}")
     from difflib import get_close_matches

@@ -1,0 +1,12 @@
+"""What one host gives: plan, run, redact secrets, write a bundle. Stdlib of Python 3.6 only, nothing else of diagnose.
+
+The folder also works as one file, `diagnose-collect.pyz`, on hosts that have nothing but a python3.
+
+    options  command line -> Options                 discover  training processes, from /proc
+    devices  NICs, RDMA devices, GPUs, from /sys     plan      Options + what was found -> Takes, in phases
+    runner   one command: limits, groups, kills      executor  all takes: lanes, deadlines, two snapshots
+    writer   folder, manifest, archive               secrets   credentials out of texts, always
+    identities, rewrite   names and addresses out    bundles   reading a bundle again: verify
+
+Everything is read-only on the host: no setting is changed, no counter cleared, no process stopped.
+"""
