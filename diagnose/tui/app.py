@@ -156,7 +156,8 @@ class DiagnoseApp(App[int]):
         except AnalysisStopped:
             return
         except Exception as error:
-            self.post_message(self.Failed(str(error) or type(error).__name__))
+            expected = type(error).__name__ == "NothingAnalysed" or isinstance(error, OSError)
+            self.post_message(self.Failed(str(error) if expected else f"{type(error).__name__}: {error}"))
 
     def on_unmount(self) -> None:
         self._leaving.set()
@@ -198,7 +199,9 @@ class DiagnoseApp(App[int]):
         here = NAMES.index(self.theme) if self.theme in NAMES else -1
         self.theme = NAMES[(here + 1) % len(NAMES)]
         keep_theme(self.theme)
-        self.notify(f"{self.words('theme')}: {self.theme.removeprefix('diagnose-')}", timeout=2, markup=False)
+        self.notify(
+            f"{self.words('theme')}: {self.words(self.theme.removeprefix('diagnose-'))}", timeout=2, markup=False
+        )
 
     def action_wrap(self) -> None:
         from .widgets.logview import LogView

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from diagnose.model import Diagnosis, Finding, Problem, Source, Step, Unknown
 
 from .items import EFFECT_WORDS, GLYPHS, Group, Item, subject_text
+from .plain import pad
 from .widgets.page import Block
 
 Say = Callable[[str], str]
@@ -112,7 +113,7 @@ def _step(number: int, step: Step, ticked: bool, say: Say, width: int) -> list[B
     inset = " " * len(box)
     blocks: list[Block] = []
     if width >= WIDE:
-        blocks.append(Block(step.text, lead=((box, "key"), (f"{effect:<14}", token)), item=number))
+        blocks.append(Block(step.text, lead=((box, "key"), (pad(effect, 14), token)), item=number))
     else:
         blocks += [
             Block(effect, token, ((box, "key"),), number),
@@ -158,7 +159,7 @@ def source(thing: Source, say: Say) -> list[Block]:
         "digest": thing.digest or None,
     }
     blocks = [Block(thing.path, "head"), Block("")]
-    blocks += [Block(str(v), lead=((f"{say(k):<10}", "muted"),)) for k, v in rows.items() if v is not None]
+    blocks += [Block(str(v), lead=((pad(say(k), 10), "muted"),)) for k, v in rows.items() if v is not None]
     blocks += [Block(note, "minor", (("• ", "muted"),)) for note in thing.notes]
     return blocks
 
@@ -181,11 +182,13 @@ def group(thing: Group, say: Say) -> list[Block]:
             blocks += [*problem(member, say)[2:], Block("")]
         elif isinstance(member, Source):
             blocks.append(
-                Block(f"{member.path}  {', '.join(member.kinds)}", lead=((f"{say(member.status):<13}", "muted"),))
+                Block(f"{member.path}  {', '.join(member.kinds)}", lead=((pad(say(member.status), 13), "muted"),))
             )
         elif isinstance(member, Finding):
             blocks.append(
-                Block(member.title, lead=((f"{GLYPHS[member.severity]} {member.severity:<9}", member.severity),))
+                Block(
+                    member.title, lead=((f"{GLYPHS[member.severity]} {pad(say(member.severity), 9)}", member.severity),)
+                )
             )
     return blocks
 

@@ -48,6 +48,16 @@ def fit(text: str, spans: Spans = ()) -> tuple[str, list[tuple[int, int]]]:
     return text, moved
 
 
+def places(text: str, needle: str) -> list[tuple[int, int]]:
+    """Where a needle stands in a text, whatever the case; nowhere when the needle is empty."""
+    found: list[tuple[int, int]] = []
+    low, needle, at = text.lower(), needle.lower(), 0
+    while needle and (at := low.find(needle, at)) >= 0:
+        found.append((at, at + len(needle)))
+        at += len(needle)
+    return found
+
+
 def shorten(text: str, width: int) -> str:
     """The text in at most `width` cells, with an ellipsis where it was cut."""
     text = printable(text[: max(0, width) + 1])
@@ -56,6 +66,11 @@ def shorten(text: str, width: int) -> str:
     if width <= 1:
         return "…"[: max(0, width)]
     return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def pad(text: str, width: int) -> str:
+    """The text with blanks up to `width` cells; a longer one stays."""
+    return text + " " * max(0, width - cell_len(text))
 
 
 def chop(text: str, width: int) -> list[str]:

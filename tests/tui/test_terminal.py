@@ -86,3 +86,18 @@ def test_open_search_copy_and_quit_in_tmux(tmux: Tmux, tmp_path: Path, no_color:
     tmux.until((tmp_path / "code").exists)
     assert (tmp_path / "code").read_text().strip() == "0"
     assert "Traceback" not in tmux.screen()
+
+
+def test_a_real_bundle_by_the_command_and_by_a_pipe(tmux: Tmux, tmp_path: Path) -> None:
+    log = TOP / "fixtures" / "parsers" / "torch_log" / "sick.txt"
+    python = shlex.quote(sys.executable)
+    command = f"cat {shlex.quote(str(log))} | {python} -m diagnose view -"
+    tmux.start(["sh", "-c", command], XDG_STATE_HOME=str(tmp_path), PYTHONPATH=str(TOP), TERM="screen-256color")
+    tmux.until(lambda: "not judged" in tmux.screen() and "CRITICAL" in tmux.screen())
+    tmux.keys("2")
+    tmux.until(lambda: "Cause" in tmux.screen())
+    tmux.keys("G", "z")
+    tmux.until(lambda: "▾ 1 source" in tmux.screen())
+    tmux.keys("q")
+    tmux.until((tmp_path / "code").exists)
+    assert (tmp_path / "code").read_text().strip() == "0", tmux.screen()

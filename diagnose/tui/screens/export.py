@@ -39,7 +39,7 @@ class ExportScreen(ModalScreen[None]):
 ExportScreen { align: center middle; background: $background 60%; }
 ExportScreen Vertical { width: 96%; height: 96%; border: round $primary; background: $surface;
     border-title-color: $primary; }
-ExportScreen Input { border: none; height: 1; background: $panel; }
+ExportScreen Input, ExportScreen Input:focus { border: none; height: 1; padding: 0 1; background: $panel; }
 ExportScreen LogView { height: 1fr; }
 """
 

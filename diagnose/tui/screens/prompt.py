@@ -17,7 +17,7 @@ class PromptScreen(ModalScreen[str | None]):
 PromptScreen { align: left bottom; background: $background 30%; }
 PromptScreen Vertical { height: auto; width: 1fr; border: round $primary; background: $surface;
     border-title-color: $primary; }
-PromptScreen Input { border: none; height: 1; background: $surface; }
+PromptScreen Input, PromptScreen Input:focus { border: none; height: 1; padding: 0 1; background: $surface; }
 """
 
     def __init__(self, label: str, value: str = "") -> None:

@@ -29,7 +29,8 @@ class SearchScreen(Screen[None]):
     BINDINGS = [*bindings("search"), ("escape", "leave", "back")]
     AUTO_FOCUS = "Input"
     DEFAULT_CSS = """
-SearchScreen Input { border: round $primary; background: $surface; border-title-color: $primary; }
+SearchScreen Input, SearchScreen Input:focus { border: round $primary; background: $surface;
+    border-title-color: $primary; }
 SearchScreen Page { height: 1fr; }
 """
 
@@ -57,7 +58,7 @@ SearchScreen Page { height: 1fr; }
         needle, case = event.value, self.owner.case
         if not needle or case is None:
             return
-        self.owner.needle = needle
+        self.owner.needle = self.page.needle = needle
         self.run_worker(lambda: self._search(case, needle), thread=True, exclusive=True)
         self.page.focus()
 
@@ -85,7 +86,7 @@ SearchScreen Page { height: 1fr; }
         self.owner.hits, self.owner.hit_at = hits, -1
         if grown:
             self.page.show(self._blocks(hits), keep=True)
-        text = f" {len(hits)} " + say("hit" if len(hits) == 1 else "hits")
+        text = " " + say.count(len(hits), "hit", "hits")
         if len(hits) >= MAX_HITS:
             text += " " + say("(there are more)")
         self.query_one("#said", Bar).show([(text, "label"), (f"  {path} …" if path else "", "muted")])

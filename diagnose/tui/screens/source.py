@@ -87,7 +87,7 @@ class SourceScreen(Screen[None]):
 
     def _take(self, rows: SourceRows, count: int) -> None:
         self._rows = rows
-        self._say(f"{count} {self.owner.words('lines')}")
+        self._say(self.owner.words.count(count, "line", "lines"))
         at = max(0, min(self._line, count) - 1)
         self.view.show(rows, max(0, at - self.view.size.height // 3), at)
 

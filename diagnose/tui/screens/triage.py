@@ -103,20 +103,21 @@ TriageScreen.-tiny.-opened #right { display: block; }
     def _headline(self, diagnosis: Diagnosis) -> tuple[Sequence[Piece], Sequence[Piece]]:
         say = self.owner.words
         parts: list[str] = []
-        for name in ("nodes", "ranks", "gpus"):
-            value = diagnosis.job.get(name)
+        for one, many in (("node", "nodes"), ("rank", "ranks"), ("GPU", "gpus")):
+            value = diagnosis.job.get(many)
             if isinstance(value, list | tuple):
                 value = len(value)
-            if value is not None:
-                parts.append(f"{value} {say(name)}" if isinstance(value, int) else str(value))
+            if isinstance(value, int):
+                parts.append(say.count(value, one, "GPUs" if many == "gpus" else many))
+            elif value:
+                parts.append(str(value))
         since = diagnosis.job.get("stalled_since")
         if isinstance(since, int | float):
             parts.append(f"{say('stalled since')} {datetime.fromtimestamp(since, UTC):%m-%d %H:%M:%S} UTC")
         title = self.owner.names[0] if self.owner.names else ""
         left: list[Piece] = [(" diagnose ", "head"), (" · ".join([title, *parts] if title else parts), "text")]
         count = len(diagnosis.findings)
-        open_ = len(diagnosis.unknowns)
-        right = f"{count} {say('finding' if count == 1 else 'findings')} · {open_} {say('not judged')} "
+        right = f"{say.count(count, 'finding', 'findings')} · {len(diagnosis.unknowns)} {say('not judged')} "
         return left, [(right, "label" if count else "muted")]
 
     def refill(self, keep: str | None = None) -> None:

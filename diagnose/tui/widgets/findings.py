@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 
 from diagnose.model import Finding, Problem, Source, Unknown
 
 from ..items import GLYPHS, STATUS_GLYPHS, Group, Item, subjects_text, unread_text
-from ..plain import shorten, wrap
+from ..plain import pad, shorten, wrap
+from ..words import Words
 from .lineview import LineView, Row
 
 WORD = 8
@@ -19,11 +20,11 @@ WORD = 8
 class FindingsList(LineView):
     """The rows of `items.arrange`; the cursor's item is what the detail pane shows."""
 
-    def __init__(self, *, id: str | None = None, say: Callable[[str], str] = str) -> None:
+    def __init__(self, *, id: str | None = None, say: Words | None = None) -> None:
         super().__init__(id=id)
         self.items: Sequence[Item] = ()
         self.placeholder: Sequence[str] = ()
-        self._say = say
+        self._say = say or Words()
         self._rows: list[tuple[int, Row]] = []
         self._spans: list[tuple[int, int]] = []
 
@@ -97,17 +98,17 @@ class FindingsList(LineView):
     def _group(self, group: Group) -> str:
         count = len(group.members)
         if group.name == "explained":
-            return f"{count} " + self._say("more findings, explained by this one")
+            return self._say.count(count, "finding, explained by this one", "findings, explained by this one")
         if group.name == "unknowns":
             return f"{count} " + self._say("not judged: evidence missing")
         if group.name == "problems":
             return f"{count} " + self._say("could not be read or judged")
-        return f"{count} " + self._say("sources") + unread_text(group.members, self._say)
+        return self._say.count(count, "source", "sources") + unread_text(group.members, self._say)
 
     def _finding(self, finding: Finding, indent: str, width: int) -> list[Row]:
         token = "muted" if finding.acknowledged else finding.severity
         head = f"{indent}{GLYPHS[finding.severity]} "
-        word = f"{self._say(finding.severity.upper()):<{WORD}} "
+        word = pad(self._say(finding.severity.upper()), WORD) + " "
         inset = cell_len(head) + cell_len(word)
         room = max(8, width - inset)
         about = self._about(finding, room)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from textual.geometry import Size
 
 from ..logtext import LogDocument, LogRow, Rows
-from ..plain import chop
+from ..plain import chop, places
 from .lineview import LineView, Piece, Row, row_cells
 
 GUTTER = 3
@@ -117,11 +117,7 @@ class LogView(LineView):
         stop = start + len(part)
         base = row.token
         looks = [(a, b, "span") for a, b in row.spans]
-        if self.needle:
-            low, needle, at = row.text.lower(), self.needle.lower(), 0
-            while (at := low.find(needle, at)) >= 0 and at < stop:
-                looks.append((at, at + len(needle), "match"))
-                at += len(needle)
+        looks += [(a, b, "match") for a, b in places(row.text, self.needle)]
         if not looks:
             return [(part, base)]
         edges = sorted({start, stop, *(e for a, b, _ in looks for e in (a, b) if start < e < stop)})

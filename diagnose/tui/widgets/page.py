@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..plain import wrap
+from ..plain import places, wrap
 from .lineview import LineView, Piece, Row, row_cells
 
 
@@ -25,6 +25,7 @@ class Page(LineView):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.blocks: Sequence[Block] = ()
+        self.needle = ""
         self._rows: list[tuple[int | None, Row]] = []
         self._spans: list[tuple[int, int]] = []
 
@@ -49,11 +50,20 @@ class Page(LineView):
             start = len(self._rows)
             for number, line in enumerate(wrap(block.text, width - inset)):
                 lead: Row = block.lead if number == 0 else ((" " * inset, "text"),)
-                self._rows.append((block.item, (*lead, (line, block.token))))
+                self._rows.append((block.item, (*lead, *self._marked(line, block))))
             if block.item is not None:
                 first = spans.get(block.item, (start, start))[0]
                 spans[block.item] = (first, len(self._rows) - 1)
         self._spans = [spans[item] for item in sorted(spans)]
+
+    def _marked(self, line: str, block: Block) -> Row:
+        """A line with the needle standing out, in blocks that the cursor can reach."""
+        pieces: list[Piece] = []
+        start = 0
+        for first, last in places(line, self.needle) if block.item is not None else ():
+            pieces += [(line[start:first], block.token), (line[first:last], "match")]
+            start = last
+        return (*pieces, (line[start:], block.token))
 
     def row_count(self) -> int:
         return len(self._rows)
