@@ -35,6 +35,7 @@ _CHUNK = 1 << 20
 MAX_STREAMS = 20_000
 MAX_SIGNATURES = 60_000
 MAX_TAIL = 4
+MAX_KEPT = 4_000
 TAILS = ((256, MAX_TAIL), (2_048, 2))
 """Up to so many streams, so many last calls of each are handed on; of more, one."""
 
@@ -242,7 +243,8 @@ def _materialise(text: str, after: int, pairs: list[tuple[Stream, list[int]]], k
         number -= text.count("\n", offset, at) + (at == len(text))
         at = offset
         end = text.find("\n", offset)
-        news[i].append((number, number, text[offset : end if end >= 0 else len(text)]))
+        end = min(end if end >= 0 else len(text), offset + MAX_KEPT)
+        news[i].append((number, number, text[offset:end]))
     for (stream, _), kept in zip(pairs, news, strict=True):
         stream.tail = [*stream.tail, *reversed(kept)][-keep:]
 

@@ -61,6 +61,8 @@ class Comms:
         self.open: dict[tuple[int, str], Communicator] = {}
         self.channels: dict[tuple[Any, tuple[str, ...]], list[Any]] = {}
         self.dropped = 0
+        self.marker: str | None = None
+        self._marked: dict[Communicator, Place] = {}
         self._world: dict[int, dict[tuple[str, int | None], int]] = {}
 
     # --- reading ------------------------------------------------------------------------------------
@@ -130,11 +132,18 @@ class Comms:
 
     def mark(self, head: Head, marker: str, place: Place) -> None:
         """A progress marker of the init of the thread's current communicator."""
+        self.marker = marker
         comm = head.current
         if isinstance(comm, Communicator) and comm.state == "started":
             comm.marker = marker
-            kept = (place.number, place.number, place.text)
-            comm.places[1:] = [kept]
+            self._marked[comm] = place
+
+    def settle_marks(self) -> None:
+        """Keep the lines of the last markers, before the text that holds them goes."""
+        for comm, place in self._marked.items():
+            if comm.state == "started":
+                comm.places[1:] = [(place.number, place.number, place.text)]
+        self._marked = {}
 
     def timing(self, message: str, head: Head) -> bool:
         """Take an `Init timings` line; False when it is none."""

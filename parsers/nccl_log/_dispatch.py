@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 _IBV_RETRY = "ibv_modify_qp failed"
 
 
+def essence(message: str) -> str:
+    """An INFO message without what differs between processes and says nothing, so that repetitions are only counted."""
+    if message.startswith("GPU Direct RDMA Enabled for GPU"):
+        return message[message.find("(") :]
+    context = message.find(" context=0x")
+    return message if context < 0 else message[:context]
+
+
 def from_warning(log: Reader, message: str, head: Head, place: Place) -> None:
     """What a WARN says beyond being one; the first that understands it wins."""
     if message.startswith("NET/OFI"):
@@ -52,35 +60,40 @@ def from_warning(log: Reader, message: str, head: Head, place: Place) -> None:
         log.ledger.note("nccl_net_absent", {"reason": "no_device"}, head, place)
 
 
-def other_info(log: Reader, message: str, head: Head, place: Place) -> None:
+def other_info(log: Reader, message: str, head: Head, place: Place) -> list[Slot]:
     """INFO messages whose first word does not tell: settings, counts, retries, unwinding."""
     first = message[:1]
     if " -> " in message and error_return(log, message, head, place):
-        return
-    if first.isupper() and " to " in message and _messages_init.environment(log, message, head, place) is not None:
-        return
-    if first.isdigit() and _messages_init.channel_count(log, message, head, place) is not None:
-        return
+        return HANDLED
+    if first.isupper() and " to " in message:
+        slots = _messages_init.environment(log, message, head, place)
+        if slots is not None:
+            return slots
+    if first.isdigit():
+        slots = _messages_init.channel_count(log, message, head, place)
+        if slots is not None:
+            return slots
     if "connect" in message and connect(log, message, head, place, final=False):
-        return
+        return HANDLED
     if "closed by" in message and peer_closed(log, message, head, place):
-        return
+        return HANDLED
     if _IBV_RETRY in message and verbs(log, message, head, place):
-        return
+        return HANDLED
     if " comm 0x" in message and log.comms.line(message, head, place):
-        return
+        return HANDLED
     if "GPU Direct RDMA" in message:
-        _messages_net.gdr(log, message, head, place)
-    elif "async" in message:
+        return _messages_net.gdr(log, message, head, place) or HANDLED
+    if "async" in message:
         async_event(log, message, head, place)
     elif "NET/OFI" in message:
-        _messages_net.ofi(log, message, head, place)
+        return _messages_net.ofi(log, message, head, place) or HANDLED
     elif "lugin" in message:
-        _messages_net.plugin(log, message, head, place)
+        return _messages_net.plugin(log, message, head, place) or HANDLED
     elif "ismatch" in message or "already checked" in message:
         mismatch(log, message, head, place)
     elif message.startswith("Failed to open libibverbs"):
         log.ledger.note("nccl_net_absent", {"reason": "no_verbs_library"}, head, place)
+    return HANDLED
 
 
 def call(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | None:

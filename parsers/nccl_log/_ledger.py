@@ -9,7 +9,7 @@ from diagnose.model import MAX_EXCERPT, Evidence, Record
 
 from ._prefix import Head, Process
 
-MAX_PER_KIND = 5_000
+MAX_PER_KIND = 12_000
 MAX_PER_PROCESS = 2_000
 """Beyond so many observations of a kind, those of the processes of one host are folded together."""
 

@@ -144,8 +144,7 @@ def graph(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | N
         "type_intra": found.group(5),
         "type_inter": found.group(6),
     }
-    log.ledger.note("nccl_graph", fields, head, place)
-    return HANDLED
+    return _one(log.ledger.note("nccl_graph", fields, head, place))
 
 
 def nvls(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | None:

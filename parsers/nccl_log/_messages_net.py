@@ -73,15 +73,8 @@ def ib(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | None
         return _ib_list(log, message, head, place)
     found = _IB_DEVICE.match(message)
     if found:
-        known = log.devices.get((head.host, *found.groups()))
-        if known is not None:
-            known.again(head, None)
-            return HANDLED
         index, name, port, layer, speed = found.groups()
-        slot = _device(log, "IB", name, int(port), layer, head, place, index=int(index), speed_mbps=int(speed))
-        if slot is not None:
-            log.devices[(head.host, *found.groups())] = slot
-        return HANDLED
+        return _one(_device(log, "IB", name, int(port), layer, head, place, index=int(index), speed_mbps=int(speed)))
     if message.startswith("NET/IB : No device found"):
         return _one(log.ledger.note("nccl_net_absent", {"reason": "no_device"}, head, place))
     found = _SPEED.match(message)

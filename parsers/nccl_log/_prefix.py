@@ -27,7 +27,6 @@ def last_head(text: str) -> re.Match[str] | None:
 
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
-_NOT_A_RANK = re.compile(r"\[?default\d")
 _TASK = re.compile(r"(?:^|\s)\d{1,5}: $")
 MAX_DEVICE = 63
 MAX_CACHED = 50_000
@@ -53,26 +52,22 @@ class Process:
 class Head:
     """One thread of a process, as it signs its lines."""
 
-    __slots__ = ("chain", "current", "dev", "hint_tries", "process", "retries", "tid")
+    __slots__ = ("chain", "current", "dev", "hint_tries", "host", "pid", "process", "retries", "tid")
 
     def __init__(self, process: Process, tid: int | None, dev: int | None) -> None:
-        self.process = process
         self.tid = tid
         self.dev = dev
         self.current: object = self
         self.chain: int | None = None
         self.retries: dict[str, list] = {}
         self.hint_tries = 0
+        self.belong(process)
 
-    @property
-    def host(self) -> str | None:
-        """Short host name."""
-        return self.process.host
-
-    @property
-    def pid(self) -> int | None:
-        """Process id."""
-        return self.process.pid
+    def belong(self, process: Process) -> None:
+        """The process that the thread is one of."""
+        self.process = process
+        self.host = process.host
+        self.pid = process.pid
 
 
 class Heads:
@@ -108,7 +103,7 @@ class Heads:
                 self.by_text[signed] = head
         before = raw[: base + last.start()]
         if before and head.hint_tries < MAX_HINT_TRIES:
-            self._hint(before, head)
+            self._hint(raw, len(before), head)
         elif len(self.by_text) < MAX_CACHED and not before:
             self.by_text[raw] = head
         return head
@@ -145,12 +140,12 @@ class Heads:
         process = self.process(found.group(1), int(found.group(2)))
         return process.heads.setdefault(-1, Head(process, None, None))
 
-    def _hint(self, before: str, head: Head) -> None:
+    def _hint(self, raw: str, before: int, head: Head) -> None:
         head.hint_tries += 1
-        told = unprefix(before + "|")
-        if told.rank is None or _NOT_A_RANK.search(before[: told.offset]):
+        told = unprefix(raw)
+        if told.rank is None or told.local_rank is not None or told.offset > before:
             return
-        (head.process.tasks if _TASK.search(before[: told.offset]) else head.process.hints).add(told.rank)
+        (head.process.tasks if _TASK.search(raw[: told.offset]) else head.process.hints).add(told.rank)
 
     def by_pid(self, pid: int) -> Process | None:
         """The only process with that pid, or None."""

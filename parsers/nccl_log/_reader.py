@@ -27,7 +27,8 @@ _PASS_OVER = (
     r"CPU/|GPU/|NIC/|NET/\d|PCI/|NVS/|Paths|NET/IB: (?:Dev|IbDev|NCCL Dev|\w{1,60}: (?:QP|Pre|Set ECE|IbDev|Flush))|"
     r"Mem |Cuda [AHC]|CUDA Host|CUMEM|UDS|cudaDriver|CC |Symmetric|"
     r"Imported|register|Loading|KV |Type |Intra|DMA-BUF is (?!available)|"
-    r"Socket handshake|Stack size|MNNVL busId|ncclCollNet|Tuning|Profiler|Host Calloc"
+    r"Socket handshake|Stack size|MNNVL busId|ncclCollNet|Tuning|Profiler|Host Calloc|"
+    r"RAS client listening|Initialized NET|Assigned NET"
 )
 _CHANNEL = (
     r"Channel \d{1,4}(?:/\d{1,4})? : (\d{1,7})\[[^\]\n]{0,20}\] -> (\d{1,7})\[[^\]\n]{0,20}\] "
@@ -47,8 +48,13 @@ HELD_BACK = 16
 FIRST_FEW = 50
 """Where no message says anything, so many are asked who signs them."""
 STEP = 4_096
-MAX_MEMO = 40_000
-MAX_RECORDS = 40_000
+LEAST_SIGNATURE = 6
+MAX_SIGNATURE = 700
+MAX_MESSAGE = 6_000
+MAX_KEPT = 4_000
+"""Least and longest text in front of a message, longest message and longest line kept, in characters."""
+MAX_MEMO = 60_000
+MAX_RECORDS = 80_000
 
 
 class Reader:
@@ -63,11 +69,10 @@ class Reader:
         self.addresses: dict[str, str] = {}
         self.rccl = False
         self.shape = _warnings.shape
-        self.devices: dict[tuple, Slot] = {}
         self._text = ""
         self._first = 1
         self._index: list[int] = []
-        self._memo: dict[tuple[str | None, str], list] = {}
+        self._memo: dict[tuple[str | None, str], tuple[list[Slot], str | None]] = {}
         self._following = ""
         self._foreign: dict[int, Head] = {}
 
@@ -114,6 +119,7 @@ class Reader:
             self.calls.finish(text, first, lines)
         if "libfabric:" in text:
             libfabric_lines(self, text)
+        self.comms.settle_marks()
         if not self.heads.processes:
             for m in itertools.islice(_ANOTHER.finditer(text), FIRST_FEW):
                 self.heads.find(text[text.rfind("\n", 0, m.start()) + 1 : m.start()])
@@ -122,12 +128,26 @@ class Reader:
         heads, comms, channels = self.heads, self.comms, self.comms.channels
         find_head, by_text = heads.find, heads.by_text
         rfind = text.rfind
+        line = seen_to = ended = 0
         for m in search.finditer(text):
             kind = m.lastindex
             start = m.start()
-            line = rfind("\n", 0, start) + 1
-            raw = text[line:start]
-            head = by_text.get(raw) or find_head(raw)
+            newline = rfind("\n", seen_to, start)
+            seen_to = start
+            if newline >= 0:
+                line = newline + 1
+            elif start - ended < LEAST_SIGNATURE and text[start + 5] != "v":
+                ended = m.end()
+                continue
+            ended = m.end()
+            raw = text[line if start - line <= MAX_SIGNATURE else start - MAX_SIGNATURE : start]
+            head = by_text.get(raw)
+            if head is not None:
+                raw = ""
+            else:
+                head = find_head(raw)
+                if head is heads.nobody and newline < 0:
+                    continue
             if kind == 3:
                 key = (head.current, m.group(1, 2, 3))
                 seen = channels.get(key)
@@ -153,18 +173,17 @@ class Reader:
         end = text.find("\n", offset)
         return (
             index[step] + text.count("\n", step * STEP, offset),
-            text[offset : end if end >= 0 else len(text)],
+            text[offset : min(end if end >= 0 else len(text), offset + MAX_KEPT)],
         )
 
     def place(self, line: int, raw: str) -> Place:
-        """The line that starts at offset `line`; `raw` is its text in front of the message."""
-        at = time_of(raw) if "20" in raw else None
-        return Place(self.line_at, line, at)
+        """The line that starts at offset `line`; `raw` is its text in front of the message, "" without a time."""
+        return Place(self.line_at, line, time_of(raw) if raw else None)
 
     def message(self, start: int) -> str:
         """Text from `start` to the end of the line, or to the next message spliced into it."""
         end = self._text.find("\n", start)
-        return self._cut(self._text[start : end if end >= 0 else len(self._text)])
+        return self._cut(self._text[start : min(end if end >= 0 else len(self._text), start + MAX_MESSAGE)])
 
     @staticmethod
     def _cut(message: str) -> str:
@@ -199,26 +218,31 @@ class Reader:
         for pid, head in self._foreign.items():
             process = self.heads.by_pid(pid)
             if process is not None:
-                head.process = process
+                head.belong(process)
             else:
                 self.heads.processes[("", pid)] = head.process
 
     def _info(self, start: int, line: int, raw: str, head: Head) -> None:
         end = self._text.find("\n", start)
-        message = self._text[start : end if end >= 0 else len(self._text)]
-        known = self._memo.get((head.host, message))
+        message = self._text[start : min(end if end >= 0 else len(self._text), start + MAX_MESSAGE)]
+        key = (head.host, _dispatch.essence(message))
+        known = self._memo.get(key)
         if known is not None:
-            for slot in known:
+            slots, marker = known
+            for slot in slots:
                 slot.again(head, None)
+            if marker is not None:
+                self.comms.mark(head, marker, self.place(line, ""))
             return
         whole, message = message, self._cut(message)
         place = self.place(line, raw)
+        self.comms.marker = None
         handler = _dispatch.INFO.get(message.split(" ", 1)[0])
         slots = handler(self, message, head, place) if handler is not None else None
         if slots is None:
-            _dispatch.other_info(self, message, head, place)
-        elif slots and len(self._memo) < MAX_MEMO and len(whole) == len(message):
-            self._memo[(head.host, whole)] = slots
+            slots = _dispatch.other_info(self, message, head, place)
+        if slots and len(self._memo) < MAX_MEMO and len(whole.rstrip()) == len(message):
+            self._memo[key] = (slots, self.comms.marker)
 
     def _level(self, level: str, start: int, line: int, raw: str, head: Head) -> None:
         if level in ("WARN ", "ATTN "):

@@ -349,7 +349,7 @@ def test_a_big_log_is_folded_by_host_and_stays_bounded() -> None:
 
 
 def test_what_cannot_be_kept_is_said() -> None:
-    text = "\n".join(f"h{i}:1:2 [0] NCCL INFO NCCL_X{i} set by environment to 1." for i in range(6_000))
+    text = "\n".join(f"h{i}:1:2 [0] NCCL INFO NCCL_X{i} set by environment to 1." for i in range(13_000))
     problem = one(run(PARSER, text), "parse_problem")
     assert "1000 of nccl_env" in str(problem.fields["text"])
 
