@@ -29,24 +29,28 @@ def _by_host(base: FactBase, kind: str) -> dict[str, list[Fact]]:
 
 
 def _overlay_paths(base: FactBase) -> Iterator[Fact]:
-    """Hosts with an encapsulating device whose NCCL data uses TCP (or RDMA beside it)."""
+    """Hosts with an encapsulating device whose NCCL data uses TCP (or RDMA beside it).
+
+    A pod goes by its own name and has only its end of a veth: the overlay is that of the nodes in the bundle.
+    """
     networks, devices = _by_host(base, "nccl_network"), _by_host(base, "nccl_net_device")
     interfaces = _by_host(base, "ip_interface")
+    of_nodes = [i for host, links in sorted(interfaces.items()) if host not in networks for i in _overlays(links)]
     for host, links in sorted(interfaces.items()):
-        overlays = [i for i in links if i.fields.get("type") in OVERLAY_TYPES]
-        if not overlays:
-            continue
-        named = {str(i.fields["device"]): i for i in links}
         transports = {str(n.fields["transport"]) for n in networks.get(host, ())}
         if not transports:
             continue
-        overlay = max(overlays, key=lambda i: i.fields.get("type") == "vxlan")
         used = next((d for d in devices.get(host, ()) if d.fields.get("network") == "Socket"), None)
         data = str(used.fields["device"]) if used else ""
-        carrier = named.get(data)
-        if "socket" in transports and not _through_overlay(data, carrier):
+        carrier = next((i for i in links if i.fields["device"] == data), None)
+        overlays = _overlays(links)
+        if not overlays and carrier is not None and carrier.fields.get("type") == "veth":
+            overlays = [o for o in of_nodes if o.fields.get("mtu") == carrier.fields.get("mtu")] or of_nodes
+        if not overlays or ("socket" in transports and not _through_overlay(data, carrier)):
             continue
-        underlay = named.get(str(overlay.fields.get("parent", "")))
+        overlay = max(overlays, key=lambda i: i.fields.get("type") == "vxlan")
+        siblings = interfaces[str(overlay.fields["host"])]
+        underlay = next((i for i in siblings if i.fields["device"] == overlay.fields.get("parent")), None)
         fields: dict[str, Value] = {
             "host": host, "device": data or "rdma", "overlay": overlay.fields["device"],
             "overlay_type": overlay.fields["type"], "rdma": "socket" not in transports,
@@ -62,6 +66,10 @@ def _overlay_paths(base: FactBase) -> Iterator[Fact]:
         if not used:
             evidence = [*networks[host][0].evidence[:1], *evidence]
         yield Fact("", "overlay_path", fields, tuple(evidence))
+
+
+def _overlays(links: list[Fact]) -> list[Fact]:
+    return [i for i in links if i.fields.get("type") in OVERLAY_TYPES and i.fields.get("up") is not False]
 
 
 def _through_overlay(device: str, carrier: Fact | None) -> bool:
