@@ -78,11 +78,13 @@ class DiagnoseApp(App[int]):
         lang: str = "en",
         theme: str | None = None,
         keymap: dict[str, str] | None = None,
+        problems: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.words = Words(lang)
         self.names = tuple(names)
         self.keymap = keymap or {}
+        self.problems = (*problems, *keymap_problems(self.keymap))
         self.case: CaseLike | None = None
         self.notes: Notes
         self.wrap_lines = True
@@ -131,7 +133,7 @@ class DiagnoseApp(App[int]):
 
     def on_ready(self) -> None:
         threading.Thread(target=self._analyse, name="analysis", daemon=True).start()
-        for problem in keymap_problems(self.keymap):
+        for problem in self.problems:
             self.notify(problem, severity="warning", markup=False)
 
     def _analyse(self) -> None:
@@ -317,15 +319,19 @@ def keep_theme(name: str) -> None:
         (state_folder() / "theme").write_text(name + "\n", "utf-8")
 
 
-def user_keymap() -> dict[str, str]:
-    """Action id -> keys, from `$XDG_CONFIG_HOME/diagnose/keys.toml`; empty without one. OSError, TOMLDecodeError."""
+def user_keymap() -> tuple[dict[str, str], list[str]]:
+    """Action id -> keys, from `$XDG_CONFIG_HOME/diagnose/keys.toml`; empty without one. And what is wrong with it."""
     import tomllib
 
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     path = Path(base) / "diagnose" / "keys.toml"
     if not path.is_file():
-        return {}
-    return {str(name): str(keys) for name, keys in _flat(tomllib.loads(path.read_text("utf-8")))}
+        return {}, []
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        return {}, [f"{path}: {error}"]
+    return {name: str(keys) for name, keys in _flat(table)}, []
 
 
 def _flat(table: dict[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
@@ -362,6 +368,8 @@ def run_app(paths: list[str], options: Any, theme: str | None = None) -> int:
     for name in ("COLUMNS", "LINES"):  # exported by some shells: the screen would never learn of a resize
         os.environ.pop(name, None)
     names = ["stdin" if p == "-" else Path(p).name or p for p in paths]
-    app = DiagnoseApp(opener, names, lang=options.lang, theme=theme or kept_theme(), keymap=user_keymap())
+    keymap, problems = user_keymap()
+    chosen = theme or kept_theme()
+    app = DiagnoseApp(opener, names, lang=options.lang, theme=chosen, keymap=keymap, problems=problems)
     code = app.run()
     return (app.return_code or 0) if code is None else code

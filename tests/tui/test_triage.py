@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -263,3 +264,26 @@ async def test_very_narrow_shows_one_pane_at_a_time() -> None:
         assert "nccl.rank137.log" in fake.frame(app)
         await press(pilot, "escape")
         assert "nccl.rank137.log" not in fake.frame(app)
+
+
+async def test_wrapping_and_mouse_can_be_changed() -> None:
+    async with running() as (app, pilot):
+        view = app.triage.detail.evidence_view
+        assert view.wrap
+        await press(pilot, "w", "m")
+        assert not view.wrap and app.mouse_released
+        assert any("fe80::1" in view.document.row(i).text for i in range(len(view.document)))
+        await press(pilot, "enter", "l", "l")
+        assert view.scroll_x > 0
+        await press(pilot, "w", "m")
+        assert view.wrap and not app.mouse_released and view.scroll_x == 0
+
+
+def test_a_users_key_map_is_read(own_folders: Path) -> None:
+    folder = own_folders / "config" / "diagnose"
+    folder.mkdir(parents=True)
+    (folder / "keys.toml").write_text('search = "ctrl+f"\n"evidence.next" = "x"\n[tab]\nwhy = "7"\n')
+    assert app_module.user_keymap() == ({"search": "ctrl+f", "evidence.next": "x", "tab.why": "7"}, [])
+    (folder / "keys.toml").write_text("search = \n")
+    keymap, problems = app_module.user_keymap()
+    assert keymap == {} and "keys.toml" in problems[0]

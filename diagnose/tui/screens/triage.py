@@ -231,10 +231,6 @@ TriageScreen.-tiny.-opened #right { display: block; }
             self.detail.step_evidence(evidence)
         return True
 
-    def goto_item(self, key: str) -> None:
-        """Put the cursor on the row of a key, if it is shown."""
-        self.refill(keep=key)
-
     # --- reading ------------------------------------------------------------------------------------
 
     def on_detail_wants_lines(self, event: Detail.WantsLines) -> None:
