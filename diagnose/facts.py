@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from diagnose.model import UNNAMED_HOST, Evidence, Fact, FactBase, Fields, Problem, Record, Source, Value, fold_ranks
 from diagnose.vocabulary import Vocabulary, vocabulary
@@ -53,7 +54,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
             if "snapshot" in known.kinds[record.kind].fields and source.snapshot is not None:
                 fields.setdefault("snapshot", source.snapshot)
             observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
-    observations = _with_gpu_index(_with_neighbour(observations))
+    observations = _with_gpu_index(_with_neighbour(_with_age(observations, read)))
     coverage = list(_coverage(observations, known))
     folded = list(fold(o for o in observations if o.kind not in _NOT_FACTS))
     site = [Fact("", kind, fields) for kind, fields in extra]
@@ -68,7 +69,9 @@ _NOT_FACTS = frozenset({"covered", "fr_dump", "fr_group", "ras_rank"})
 _WORLD_FIELD = {"nccl_comm": "nranks", "fr_dump": "world", "ras_comm": "size"}
 """Fields whose largest value is the size of the job."""
 
-_JOB_TOPICS = frozenset({"flight_recorder", "ras", "torch_log", "process_exit", "train_log", "switch_counters", "benchmark_nccl", "benchmark_ib"})
+_JOB_TOPICS = frozenset(
+    "flight_recorder ras torch_log process_exit train_log switch_counters benchmark_nccl benchmark_ib".split()  # noqa: SIM905
+)
 
 
 def numbered(facts: Iterable[Fact], prefix: str) -> list[Fact]:
@@ -203,6 +206,30 @@ def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostName
     if sizes:
         world = max(sizes)
     return {rank: count.most_common(1)[0][0] for rank, count in sorted(votes.items())}, world
+
+
+# --- age of kernel messages --------------------------------------------------------------------------
+
+_DAY = 86_400.0
+_LIFE = frozenset(
+    "torch_timeout torch_pg_status torch_error python_exception process_exit train_step nccl_comm job_event".split()  # noqa: SIM905
+)
+"""Kinds whose times show that the job lived, or how it ended."""
+
+
+def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequence[Record]]]) -> list[Fact]:
+    """Kernel messages with `old`: a day or more before the job's last sign of life (else: before the capture)."""
+    lived = [r.at for _, records in read for r in records if r.kind in _LIFE and r.at is not None]
+    taken = {source.path: source.taken_at for source, _ in read}
+    settled: list[Fact] = []
+    for o in observations:
+        at = o.get("at")
+        if o.kind == "kernel_event" and isinstance(at, int | float) and o.evidence:
+            end = max(lived) if lived else taken.get(o.evidence[0].source)
+            if end is not None:
+                o = replace(o, fields={**o.fields, "old": end - at > _DAY})
+        settled.append(o)
+    return settled
 
 
 # --- joins of names -----------------------------------------------------------------------------------

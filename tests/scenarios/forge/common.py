@@ -10,7 +10,7 @@ from . import gpus, system
 from .cluster import Cluster
 from .core import Bundle
 
-ODDITIES = (("OLD_XID",), ("NFS_BLIP",), ("AER_ONCE", "PEERMEM"), ())
+ODDITIES = (("OLD_XID",), ("NFS_BLIP", "BOOT_FLAP"), ("AER_ONCE", "PEERMEM"), ("OLD_OOM",))
 
 
 def surround(

@@ -20,7 +20,7 @@ def kernel_time(at: float) -> str:
 def dmesg(
     host: Host, now: float, rng: Random, extra: Iterable[tuple[float, str]] = (), *, oddities: Sequence[str] = ()
 ) -> list[str]:
-    """A boot 30 days ago and what happened since. `oddities` of OLD_XID, AER_ONCE, NFS_BLIP, PEERMEM; `extra` (time, text)."""
+    """A boot 30 days ago and what happened since. `oddities` of OLD_XID, OLD_OOM, AER_ONCE, NFS_BLIP, BOOT_FLAP, PEERMEM; `extra` (time, text)."""
     boot = now - 30 * DAY - rng.randrange(3600)
     rows: list[tuple[float, str]] = [
         (boot, "Linux version 6.8.0-79-generic (buildd@lcy02-amd64-010) (x86_64-linux-gnu-gcc-13 13.3.0) #79-Ubuntu SMP PREEMPT_DYNAMIC"),
@@ -64,6 +64,21 @@ def dmesg(
         rows += [
             (then, "nfs: server 10.88.200.5 not responding, still trying"),
             (then + 14, "nfs: server 10.88.200.5 OK"),
+        ]
+    if "OLD_OOM" in oddities:
+        then = now - 9 * DAY
+        group = "/user.slice/user-2041.slice/session-812.scope"
+        pid = rng.randrange(10000, 99999)
+        rows += [
+            (then, "jupyter-lab invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"),
+            (then, f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0-1,oom_memcg={group},task_memcg={group},task=jupyter-lab,pid={pid},uid=2041"),
+            (then, f"Memory cgroup out of memory: Killed process {pid} (jupyter-lab) total-vm:8112044kB, anon-rss:4120344kB, file-rss:1220kB, shmem-rss:0kB, UID:2041 pgtables:9912kB oom_score_adj:0"),
+        ]  # fmt: skip
+    if "BOOT_FLAP" in oddities and host.nics:
+        nic = host.nics[0]
+        rows += [
+            (boot + 31, f"mlx5_core 0000:{nic.bus}:00.0 {nic.netdev}: Link down"),
+            (boot + 34, f"mlx5_core 0000:{nic.bus}:00.0 {nic.netdev}: Link up"),
         ]
     if "PEERMEM" in oddities:
         rows.append(
