@@ -35,6 +35,7 @@ class Bundle:
 
     def __init__(self, out: Path, head: Mapping[str, Any], clean: Callable[[bytes], bytes]) -> None:
         self.out = out
+        self.began = time.time()
         self.folder = out.parent / (_stem(out) + ".partial")
         self._clean = clean
         self._head = dict(head)
@@ -116,7 +117,9 @@ class Bundle:
             return {}
         target = self.folder / visit.folder
         self._merge(visit, raw, found, target)
-        fresh.rename(target)
+        target.mkdir(mode=0o700, exist_ok=True)
+        for child in fresh.iterdir():
+            child.rename(target / child.name)
         return {k: v for k, v in raw.items() if k not in ("files", "captures", "absent", "schema") and _small(v)}
 
     def _merge(self, visit: Visit, raw: dict[str, Any], found: Unpacked, target: Path) -> None:

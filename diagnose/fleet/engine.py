@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ class Link:
     by_name: dict[str, Visit] = field(default_factory=dict[str, Visit])
     """Far ends that share this link tell their names; empty for one host."""
     fallback: Callable[[list[Visit]], list[Link]] | None = None
+    env: Mapping[str, str] | None = None
     attempt: int = 1
     errors: list[str] = field(default_factory=list[str])
     """The last lines of its standard error."""
@@ -165,6 +166,7 @@ class _Handler(EventHandler):
         key = NodeSet.fromlist([link.address or link.visits[0].folder], resolver=None)
         self.worker = worker_class(key, handler=self, timeout=link.limit_s, command=link.command or "-", stderr=True)
         self.worker.argv = list(link.argv)
+        self.worker.env = link.env
         self.worker.cap = 2 * MAX_ARCHIVE * len(link.visits)
 
     def schedule(self, task: Task) -> None:
@@ -279,7 +281,12 @@ class _Client:
         (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = ends
         try:
             process = subprocess.Popen(
-                commandlist, stdin=theirs_in, stdout=theirs_out, stderr=theirs_err, start_new_session=True, env=env
+                commandlist,
+                stdin=theirs_in,
+                stdout=theirs_out,
+                stderr=theirs_err,
+                start_new_session=True,
+                env=self.worker.env,
             )
         except OSError:
             for descriptor in (ours_in, ours_out, ours_err):
@@ -324,10 +331,12 @@ class _LocalClient(_Client, ExecClient):
 class _SshWorker(WorkerSsh):
     SHELL_CLASS = _SshClient
     argv: list[str]
+    env: Mapping[str, str] | None
     cap: int
 
 
 class _LocalWorker(ExecWorker):
     SHELL_CLASS = _LocalClient
     argv: list[str]
+    env: Mapping[str, str] | None
     cap: int

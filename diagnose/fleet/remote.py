@@ -30,12 +30,16 @@ class Ended(Exception):
 class Talk(object):
     """Lines to the near end."""
 
-    def __init__(self, name):
+    def __init__(self, name, columns):
         self.prefix = ("dg1 %s " % name).encode("utf-8", "surrogateescape")
+        self.columns = columns
 
     def say(self, letter, **fields):
-        """One line of JSON."""
+        """One line of JSON; long texts are shortened until it fits."""
         fields["time"] = time.time()
+        while len(json.dumps(fields)) > self.columns:
+            key = max(fields, key=lambda k: len(str(fields[k])))
+            fields[key] = str(fields[key])[: len(str(fields[key])) // 2]
         self.line(letter, json.dumps(fields).encode("ascii"))
 
     def line(self, letter, payload):
@@ -232,7 +236,10 @@ def pack(folder, sender):
 def main():
     """One order, one answer."""
     order = json.loads(sys.stdin.buffer.readline().decode("ascii"))
-    talk = Talk(os.environ.get(order["name_from"]) or order["name"])
+    name = os.environ.get(order["name_from"]) or order["name"]
+    if order["host_by_name"]:
+        order["args"] += ["--host", name]
+    talk = Talk(name, order["columns"])
     program = sys.stdin.buffer.read(order["size"])
 
     def end(number, frame):

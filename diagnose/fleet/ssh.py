@@ -21,12 +21,17 @@ OPTIONS = "-T -oLogLevel=ERROR -oServerAliveInterval=5 -oServerAliveCountMax=4 -
 
 
 def far_command(python: str = "") -> str:
-    """The command line at the far end: reads its program from standard input. Any login shell understands it."""
+    """The command line at the far end, for any login shell."""
+    return f"sh -c '{far_script(python)}'"
+
+
+def far_script(python: str = "") -> str:
+    """The same for `sh -c`: finds a Python, which reads its program from standard input. Without single quotes."""
     size = len(far_program())
     read = f'-I -c "import sys;exec(sys.stdin.buffer.read({size}))"'
     tried = " ".join((python,) if python else PYTHONS)
     found = f'for p in {tried}; do command -v "$p" >/dev/null 2>&1 && exec "$p" {read}; done'
-    return f"sh -c '{found}; echo \"no python3 there\" >&2; exit 127'"
+    return f'{found}; echo "no python3 there" >&2; exit 127'
 
 
 def far_program() -> bytes:
@@ -42,11 +47,16 @@ def order(
     *,
     columns: int = COLUMNS,
     name_from: str = "",
+    host_by_name: bool = False,
 ) -> bytes:
-    """What goes to the far end: its program, one line that says what to do, the collector."""
+    """What goes to the far end: its program, one line that says what to do, the collector.
+
+    Where one order goes to many hosts, `name_from` is the variable that tells each its name.
+    """
     said = {
         "name": name, "name_from": name_from, "args": list(arguments), "size": len(program), "limit_s": limit_s,
         "sha256": hashlib.sha256(program).hexdigest(), "columns": columns, "cap": MAX_ARCHIVE, "input_stays": True,
+        "host_by_name": host_by_name,
     }  # fmt: skip
     return far_program() + json.dumps(said).encode("ascii") + b"\n" + program
 
