@@ -248,7 +248,7 @@ class Collection(object):
         )
         names = None
         if self.options.redact:
-            names = rewrite.redact_folder(writer)
+            names = rewrite.redact_folder(writer, self.options.version)
         if out == "-":
             writer.flush(force=True)
             pack(writer.folder, self.options.host, sys.stdout.buffer)
@@ -257,7 +257,7 @@ class Collection(object):
             return code
         final = writer.close(out)
         if names is not None:
-            rewrite.write_map(strip_endings(final) + ".map.json", names)
+            rewrite.write_map(rewrite.map_beside(final), names)
         self._summary(writer, final)
         return code
 

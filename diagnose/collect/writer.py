@@ -131,6 +131,13 @@ class Writer(object):
                     self._write(name + ".new", data)
                     os.rename(name + ".new", name)
 
+    def adopt(self, manifest: Dict[str, Any]) -> None:
+        """Go on with another manifest: that of the same folder after it was rewritten."""
+        with self._lock:
+            self.head = {k: v for k, v in manifest.items() if k not in ("files", "absent")}
+            self.files, self.absent = list(manifest.get("files", [])), list(manifest.get("absent", []))
+        self.flush(force=True)
+
     # --- the end -----------------------------------------------------------------------------------
 
     def close(self, out: str) -> str:
