@@ -314,6 +314,7 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
         op = operation(str(entry["profiling_name"])[:80])
         optional |= {
             "pending_seq": entry.get("collective_seq_id", entry.get("seq_id")),
+            "pending_retired": entry.get("retired") is True or None,
             "pending_op": "barrier" if barrier or op.endswith("barrier") else op,
             "pending_signature": _safe_signature(entry), "pending_state": str(entry["state"])[:20],
             "pending_count": p.pending, "pending_order": p.first_pending, "pending_at": _time(entry),

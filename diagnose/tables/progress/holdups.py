@@ -1,0 +1,221 @@
+"""Ends of the wait-for graph as facts: the operation held up, the ranks that hold it up, rings, and what stays open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diagnose.model import Fact, FactBase, Value, fold_ranks
+from diagnose.tables.progress.recorder import Group, Recording, Row
+from diagnose.tables.progress.stall import (
+    MAX_GROUPS,
+    MAX_SUSPECTS,
+    details,
+    longest,
+    placed_ranks,
+    some_evidence,
+    what,
+    who,
+)
+from diagnose.tables.progress.waits import End, Operation
+
+
+@dataclass
+class Verdict:
+    """Facts, and what the rest of the analysis needs of them."""
+
+    facts: list[Fact] = field(default_factory=list)
+    guilty: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)
+    decided: bool = False
+    known: set[int] = field(default_factory=set)
+
+
+class Judge:
+    """Turns ends into facts."""
+
+    def __init__(
+        self, base: FactBase, found: Recording, crashes: Mapping[int, Fact], certain: bool, verdict: Verdict
+    ) -> None:
+        self._base, self._found, self._crashes = base, found, crashes
+        self._certain, self._verdict = certain, verdict
+        self._tops = {
+            id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
+            for g in found.groups
+        }  # fmt: skip
+        timeouts = [o for o in base.observations if o.kind == "torch_timeout"]
+        self._elapsed, self._limit = longest(timeouts, "elapsed_ms"), longest(timeouts, "timeout_ms")
+
+    def ends(self, all_ends: Sequence[End]) -> None:
+        """Facts of all ends: guilty ranks first; stuck operations only where nobody is guilty."""
+        guilty = [e for e in all_ends if e.kind in ("behind", "own_gpu")]
+        self._guilty(guilty)
+        for end in all_ends:
+            if end.kind == "ring":
+                self._ring(end)
+        open_ends = [e for e in all_ends if e.kind in ("unknown", "stuck")]
+        decided = bool(self._verdict.guilty) or any(e.kind == "ring" for e in all_ends)
+        for end in open_ends[:MAX_GROUPS]:
+            if self._certain and end.operations and (not decided or self._crashed(end)):
+                self._open(end)
+
+    def _guilty(self, found: Sequence[End]) -> None:
+        by_operation: dict[int, list[End]] = defaultdict(list)
+        operations: dict[int, Operation] = {}
+        for end in found:
+            lead = max(
+                end.operations, key=lambda o: (len(o.waiting), -(min((r.at or 0) for r in o.rows))), default=None
+            )
+            if lead is not None:
+                operations[id(lead)] = lead
+                by_operation[id(lead)].append(end)
+        ordered = sorted(by_operation.items(), key=lambda item: -max(e.victims for e in item[1]))
+        for key, several in ordered[:MAX_GROUPS]:
+            self._held_up(operations[key], several)
+
+    def _held_up(self, operation: Operation, several: Sequence[End]) -> None:
+        """One operation, and the ranks that it waits for."""
+        named = {r for e in several for r in e.ranks}
+        own_gpu = {r for e in several if e.kind == "own_gpu" for r in e.ranks}
+        lag = max((self._lag(r) for r in named), default=0)
+        certain = self._certain or lag >= 2
+        members = len(list(operation.group.everyone()))
+        lonely = len(operation.waiting) * 4 <= members and len(named) * 4 >= 3 * members - len(operation.waiting)
+        leaders = operation.waiting if lonely and members >= 4 and not own_gpu else set[int]()
+        victims = max(e.victims for e in several)
+        crashed = named & self._crashes.keys() if not leaders else set[int]()
+        verdict = "missing_rank" if crashed else "ahead" if leaders else "behind_rank" if certain else "snapshot"
+        stall = what(operation.op, None if operation.peer_to_peer else operation.seq, operation.group.label)
+        guilty = leaders or named
+        suspects = [
+            self._suspect(rank, "ahead" if leaders else "behind", operation, stall, victims, rank in own_gpu)
+            for rank in sorted(guilty)[:MAX_SUSPECTS]
+        ]  # fmt: skip
+        fields = self._stall(operation, verdict, named, victims, certain, leaders)
+        fields |= {"who": placed_ranks(guilty, self._base.rank_host), "detail": details(suspects)}
+        self._verdict.facts.append(self._fact(operation, fields, named))
+        missing = len(operation.unknown)
+        coverage: dict[str, Value] = {"stall": stall, "dumps": members - missing, "missing": missing}
+        self._verdict.facts.append(Fact("", "dump_coverage", coverage))
+        if certain:
+            self._verdict.guilty |= guilty
+            self._verdict.facts += [s for s in suspects if s.fields["rank"] not in self._crashes]
+
+    def _lag(self, rank: int) -> int:
+        """Largest distance to the leader of any group."""
+        own = ((g, g.rows[rank].enqueued) for g in self._found.groups if rank in g.rows)
+        return max((self._tops[id(g)] - n for g, n in own if n is not None), default=0)
+
+    def _ring(self, end: End) -> None:
+        operations = sorted(end.operations, key=lambda o: (-len(o.waiting), o.group.name))
+        ranks = set(end.ranks)
+        holders = [o.waiting & ranks for o in operations]
+        odd = set[int]()
+        if len(ranks) >= 3 and holders:
+            minor = min(holders, key=len)
+            odd = minor if len(minor) * 3 <= len(ranks) else set()
+        links = [
+            f"{who(fold_ranks(o.waiting & ranks))} in {what(o.op, o.seq, o.group.label)}"
+            f" for {who(fold_ranks(set(o.blockers()) & ranks))}"
+            for o in operations[:6]
+        ]  # fmt: skip
+        fields: dict[str, Value] = {
+            "ranks": fold_ranks(ranks), "count": len(ranks), "chain": "; ".join(links),
+            "groups": ", ".join(sorted({o.group.label for o in operations})[:6]), "odd_ranks": fold_ranks(odd or ranks),
+            "what": " and ".join(what(o.op, o.seq, o.group.label) for o in operations[:3]),
+        }  # fmt: skip
+        facts = [o.rows[0].fact for o in operations if o.rows]
+        self._verdict.facts.append(Fact("", "wait_cycle", fields, some_evidence(facts)))
+        self._verdict.guilty |= odd or ranks
+
+    def _crashed(self, end: End) -> bool:
+        return any(o.unknown & self._crashes.keys() for o in end.operations)
+
+    def _open(self, end: End) -> None:
+        operation = end.operations[0]
+        if self._crashed(end):
+            verdict = "missing_rank"
+        else:
+            verdict = "partial_evidence" if operation.unknown else "all_entered"
+        fields = self._stall(operation, verdict, set(), end.victims, self._certain, set())
+        self._verdict.facts.append(self._fact(operation, fields, set()))
+
+    def _stall(
+        self, o: Operation, verdict: str, named: set[int], victims: int, certain: bool, leaders: set[int]
+    ) -> dict[str, Value]:
+        members = list(o.group.everyone())
+        behind = set(o.behind) if not leaders else set[int]()
+        started = [r for r in o.rows if r.fact.fields.get("pending_state") == "started"]
+        not_started = {r.rank for r in o.rows} - {r.rank for r in started} if started else set[int]()
+        if len(not_started) * 2 > len(o.rows):
+            not_started = set()
+        waiting = o.waiting | o.elsewhere
+        fields: dict[str, Value] = {
+            "evidence_kind": "flight_recorder", "verdict": verdict, "group": o.group.label, "op": o.op,
+            "waiting": fold_ranks(waiting), "waiting_count": len(waiting),
+            "behind": fold_ranks(behind or named - leaders), "behind_count": len(behind or named),
+            "silent": fold_ranks(o.unknown), "silent_count": len(o.unknown),
+            "world": len(members), "all_entered": not o.behind and not o.unknown, "victims_count": victims,
+            "dumps": len(self._found.dumps), "dumps_missing": len(o.unknown), "started_count": len(started),
+            "what": what(o.op, o.seq if not o.peer_to_peer else None, o.group.label), "certain": certain,
+            "others": f"ranks {fold_ranks(o.unknown)} left no dump" if o.unknown else "no rank is silent",
+        }  # fmt: skip
+        site = next((s for r in o.rows if (s := r.fact.fields.get("pending_site"))), None)
+        optional: dict[str, Value | None] = {
+            "seq": o.seq, "elapsed_s": self._elapsed, "timeout_s": self._limit, "call_site": site,
+            "not_started": fold_ranks(not_started) or None, "leaders": fold_ranks(leaders) or None,
+        }  # fmt: skip
+        fields.update({k: v for k, v in optional.items() if v is not None})
+        return fields
+
+    def _fact(self, o: Operation, fields: dict[str, Value], named: set[int]) -> Fact:
+        shown = [*self._facts_of(sorted(named or o.behind)[:3], o.group), *(r.fact for r in o.rows[:2])]
+        return Fact("", "stall", fields, some_evidence(shown))
+
+    def _facts_of(self, ranks: Sequence[int], group: Group) -> Iterator[Fact]:
+        for rank in ranks:
+            row = group.rows.get(rank)
+            if row is not None:
+                yield row.fact
+            elif rank in self._found.dumps:
+                yield self._found.dumps[rank]
+
+    def _suspect(self, rank: int, reason: str, o: Operation, stall: str, victims: int, own_gpu: bool) -> Fact:
+        row: Row | None = o.group.rows.get(rank)
+        reached = row.enqueued if row is not None and not o.peer_to_peer else None
+        fields: dict[str, Value] = {
+            "rank": rank, "reason": reason, "group": o.group.label, "stall": stall, "waiting_count": len(o.waiting),
+            "victims_count": victims, "who": placed_ranks([rank], self._base.rank_host),
+            "detail": self._detail(rank, reason, o, reached, own_gpu),
+        }  # fmt: skip
+        host = self._base.rank_host.get(rank)
+        lag = o.seq - reached if reason == "behind" and o.seq is not None and reached is not None else None
+        optional: dict[str, Value | None] = {
+            "seq": reached, "expected_seq": o.seq, "lag": lag if lag and lag > 0 else None, "host": host,
+            "desc": o.group.desc or None,
+        }  # fmt: skip
+        fields.update({k: v for k, v in optional.items() if v is not None})
+        return Fact("", "suspect_rank", fields, some_evidence(self._facts_of([rank], o.group)))
+
+    def _detail(self, rank: int, reason: str, o: Operation, reached: int | None, own_gpu: bool) -> str:
+        if reason == "ahead":
+            return "it is alone in this call, which the others have not made"
+        if own_gpu:
+            first = _first_pending(self._found, rank)
+            return f"its GPU has not finished {first}, which its peers have finished" if first else "its GPU stopped"
+        if reached is not None and o.seq is not None and reached >= 0:
+            last = f"the last collective it enqueued there is #{reached}"
+        else:
+            last = "its dump shows no trace of it"
+        idle = "" if _first_pending(self._found, rank) else "; all that it enqueued is complete"
+        return last + idle
+
+
+def _first_pending(found: Recording, rank: int) -> str:
+    best: tuple[int, str] | None = None
+    for group in found.groups:
+        row = group.rows.get(rank)
+        if row is not None and row.pending is not None and (best is None or row.order < best[0]):
+            best = (row.order, what(row.op, row.pending, group.label))
+    return best[1] if best else ""

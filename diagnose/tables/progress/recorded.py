@@ -1,0 +1,111 @@
+"""What flight-recorder dumps show: stalls, the ranks that hold them up, mismatched calls, rings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from diagnose.model import Fact, FactBase, Value, fold_ranks
+from diagnose.tables.progress.divergence import Divergence, divergence, texts_of
+from diagnose.tables.progress.holdups import Judge, Verdict
+from diagnose.tables.progress.logged import add_logged
+from diagnose.tables.progress.recorder import Group, Recording, recording, symptom_age
+from diagnose.tables.progress.stall import MAX_GROUPS, some_evidence, what, who
+from diagnose.tables.progress.waits import End, ends
+
+LONG_PENDING_S = 30.0
+"""An operation pending for so long when its dump was taken is no snapshot of normal progress (chosen by us)."""
+
+
+def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> Verdict:
+    """The verdict on all dumps; empty without dumps."""
+    found = recording(base)
+    verdict = Verdict(known=set(found.dumps))
+    if not found.dumps:
+        return verdict
+    add_logged(found, base)
+    certain = symptoms or symptom_age(found) >= LONG_PENDING_S or _given_up(found)
+    all_ends = ends(found)
+    verdict.waiting = {r for g in found.groups for r, row in g.rows.items() if row.pending is not None or row.peers}
+    mismatched = _mismatches(found, all_ends, verdict)
+    judge = Judge(base, found, crashes, certain, verdict)
+    judge.ends([e for e in all_ends if not _explained(e, mismatched)])
+    verdict.decided = bool(verdict.guilty) or any(f.kind == "wait_cycle" for f in verdict.facts)
+    return verdict
+
+
+def _given_up(found: Recording) -> bool:
+    return any(r.fact.fields.get("pending_retired") is True for g in found.groups for r in g.rows.values())
+
+
+_Odd = tuple[Group, Divergence, set[int]]
+
+# --- mismatches -------------------------------------------------------------------------------------
+
+
+def _mismatches(
+    found: Recording, all_ends: Sequence[End], verdict: Verdict
+) -> list[tuple[Group, Divergence, set[int]]]:
+    """Groups whose ranks called different things at an incomplete number; the earliest for each set of odd ranks."""
+    rows: list[tuple[float, Group, Divergence, set[int]]] = []
+    blamed = {r for e in all_ends for r in e.ranks}
+    for group in found.groups:
+        if len(group.rows) < 2 or all(r.pending is None for r in group.rows.values()):
+            continue
+        d = divergence(group.rows)
+        if d is None:
+            continue
+        sides = list(d.codes.values())
+        odd = {r for side in sides[1:] for r in side}
+        if len(odd) >= len(sides[0]):
+            odd |= set(sides[0])
+        open_ = any(group.rows[r].completed < d.seq for side in sides for r in side)
+        if open_ or odd & blamed:
+            at = min((r.at for r in group.rows.values() if r.at is not None), default=0.0)
+            rows.append((at, group, d, odd))
+    rows.sort(key=lambda row: (row[0], len(row[3]), row[1].name))
+    kept: list[_Odd] = []
+    for _, group, d, odd in rows:
+        if any(odd & o for _, _, o in kept):
+            continue
+        kept.append((group, d, odd))
+        if len(kept) <= MAX_GROUPS:
+            verdict.facts.append(_mismatch_fact(found, group, d, odd))
+            verdict.guilty |= odd
+    return [(g, d, o) for _, g, d, o in rows]
+
+
+def _mismatch_fact(found: Recording, group: Group, d: Divergence, odd: set[int]) -> Fact:
+    texts = texts_of([str(found.dumps[r].fields.get("signatures", "")) for r in sorted(group.rows) if r in found.dumps])
+    (a_code, a_ranks), (b_code, b_ranks) = list(d.codes.items())[:2]
+    a, b = texts.get(a_code, "another call"), texts.get(b_code, "another call")
+    pattern = {"skipped": "; they go on one call early, as after a skipped call",
+               "extra": "; they go on one call late, as after an extra call"}.get(d.pattern, "")  # fmt: skip
+    fields: dict[str, Value] = {
+        "group": group.label, "seq": d.seq, "differs": _differs(a, b), "a": a, "a_ranks": fold_ranks(a_ranks),
+        "b": b + pattern, "b_ranks": fold_ranks(b_ranks), "a_who": who(fold_ranks(a_ranks)),
+        "b_who": who(fold_ranks(b_ranks)),
+        "odd_ranks": fold_ranks(odd), "what": what("collective", d.seq, group.label),
+        "pattern": d.pattern, "certain": True,
+    }  # fmt: skip
+    site = next((s for r in b_ranks if (s := group.rows[r].fact.fields.get("pending_site"))), None)
+    if site:
+        fields["call_site"] = site
+    evidence = [group.rows[r].fact for r in (*b_ranks[:2], *a_ranks[:1])]
+    return Fact("", "signature_mismatch", fields, some_evidence(evidence))
+
+
+def _differs(a: str, b: str) -> str:
+    x, y = a.split(" "), b.split(" ")
+    if x[0] != y[0]:
+        return "op"
+    return "datatype" if x[-1] != y[-1] and x[:-1] == y[:-1] else "shape"
+
+
+def _explained(end: End, mismatched: Sequence[_Odd]) -> bool:
+    """An end inside a group whose calls no longer pair up follows from that."""
+    for group, d, odd in mismatched:
+        if end.ranks and set(end.ranks) <= odd | set(group.everyone()):
+            return True
+        if any(o.group is group and (o.seq or 0) >= d.seq for o in end.operations):
+            return True
+    return False

@@ -1,0 +1,215 @@
+"""Flight-recorder dumps of all ranks as one picture: who each dump belongs to, and each group with its members.
+
+A dump is placed by its content before its name. Of two dumps of one rank the better placed one counts, then the newer.
+A dump whose numbers are older than what its peers completed together with it, or that is hours older, is another
+moment's: its rank counts as unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from diagnose.model import Fact, FactBase
+
+STALE_S = 3_600.0
+"""Dumps are written within minutes of each other; one that is an hour older stems from an earlier failure."""
+SYMMETRIC = ("all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all", "alltoall_base", "barrier",
+             "all_reduce_barrier", "allreduce", "all_gather", "reduce_scatter")  # fmt: skip
+"""Operations that complete on no rank before all have entered."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What one rank's dump says of one group; numbers are None when unknown."""
+
+    rank: int
+    fact: Fact
+    enqueued: int | None
+    completed: int
+    pending: int | None
+    order: int
+    op: str
+    at: float | None
+    peers: dict[tuple[str, int], int]
+    p2p_seq: int | None
+    p2p_order: int
+    p2p_op: str
+
+    @property
+    def first_order(self) -> int:
+        """Position of its first pending operation in the dump, collective or not; huge when none."""
+        return min(self.order, self.p2p_order)
+
+
+NEVER = 1 << 60
+
+
+@dataclass(slots=True)
+class Group:
+    """A process group and what the dumps say of it; `members` is empty when no dump lists them."""
+
+    name: str
+    desc: str
+    members: tuple[int, ...]
+    rows: dict[int, Row] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The group in words."""
+        return f"{self.desc} (group {self.name})" if self.desc and self.desc != "undefined" else f"group {self.name}"
+
+    def everyone(self) -> Iterable[int]:
+        """Members, or the ranks seen when nobody lists them."""
+        return self.members or sorted(self.rows)
+
+
+@dataclass(slots=True)
+class Recording:
+    """All dumps."""
+
+    dumps: dict[int, Fact] = field(default_factory=dict)
+    groups: list[Group] = field(default_factory=list)
+    contested: set[int] = field(default_factory=set)
+    stale: set[int] = field(default_factory=set)
+    unplaced: int = 0
+    world: int = 0
+
+
+def recording(base: FactBase) -> Recording:
+    """The picture; empty without dumps."""
+    by_source: dict[str, list[Fact]] = defaultdict(list)
+    dumps: list[Fact] = []
+    for o in base.observations:
+        if o.kind == "fr_group":
+            by_source[o.evidence[0].source].append(o)
+        elif o.kind == "fr_dump":
+            dumps.append(o)
+    found = Recording()
+    if not dumps:
+        return found
+    for rank, dump in _placed(dumps, base, found):
+        found.dumps[rank] = dump
+    _drop_old(found)
+    found.world = max((w for d in dumps if isinstance(w := d.fields.get("world"), int)), default=0)
+    groups: dict[tuple[str, str], Group] = {}
+    folds: dict[str, tuple[int, ...]] = {}
+    for rank, dump in sorted(found.dumps.items()):
+        for fact in by_source[dump.evidence[0].source]:
+            name, text = str(fact.fields["group"]), str(fact.fields.get("members", ""))
+            group = groups.get((name, text))
+            if group is None:
+                members = folds.setdefault(text, unfold_steps(text))
+                group = groups[name, text] = Group(name, str(fact.fields.get("desc", "")), members)
+            group.rows[rank] = _row(rank, fact)
+    found.groups = list(groups.values())
+    _drop_inconsistent(found)
+    return found
+
+
+def unfold_steps(text: str) -> tuple[int, ...]:
+    """`0-7,16-56:8` as ranks."""
+    ranks: list[int] = []
+    for part in filter(None, text.split(",")):
+        span, _, step = part.partition(":")
+        first, _, last = span.partition("-")
+        ranks.extend(range(int(first), int(last or first) + 1, int(step or 1)))
+    return tuple(ranks)
+
+
+def _row(rank: int, fact: Fact) -> Row:
+    f = fact.fields
+    peers: dict[tuple[str, int], int] = {}
+    for word in str(f.get("p2p", "")).split():
+        peer, _, count = word[1:].partition("*")
+        peers[word[0], int(peer)] = int(count)
+    return Row(
+        rank, fact, _int(f.get("enqueued")), _int(f.get("completed"), -1) or 0, _int(f.get("pending_seq")),
+        _int(f.get("pending_order"), NEVER) or 0, str(f.get("pending_op") or f.get("last_op") or ""),
+        at if isinstance(at := f.get("pending_at"), float) else None, peers, _int(f.get("p2p_seq")),
+        _int(f.get("p2p_order"), NEVER) or 0, str(f.get("p2p_op", "")),
+    )  # fmt: skip
+
+
+def _int(value: object, default: int | None = None) -> int | None:
+    return value if isinstance(value, int) else default
+
+
+def _placed(dumps: list[Fact], base: FactBase, found: Recording) -> Iterable[tuple[int, Fact]]:
+    claims: dict[int, list[Fact]] = defaultdict(list)
+    by_name = Counter(d.fields.get("rank") for d in dumps if d.fields.get("identity") != "content")
+    on_host: dict[str, list[int]] = defaultdict(list)
+    for rank, host in sorted(base.rank_host.items()):
+        on_host[host].append(rank)
+    for dump in dumps:
+        rank, told = dump.fields.get("rank"), dump.fields.get("identity") == "content"
+        candidates = unfold_steps(str(dump.fields.get("candidates", "")))
+        if not told:
+            if isinstance(rank, int) and by_name[rank] > 1:
+                rank = _by_host(rank, on_host.get(str(dump.fields.get("host")), [])) or rank
+            if candidates and rank not in candidates:
+                rank = candidates[0] if len(candidates) == 1 else None
+        if isinstance(rank, int):
+            claims[rank].append(dump)
+        else:
+            found.unplaced += 1
+    for rank, several in claims.items():
+        several.sort(key=lambda d: (d.fields.get("identity") != "content", -_last(d), d.evidence[0].source))
+        best = several[0]
+        rivals = [d for d in several[1:] if d.fields.get("identity") == best.fields.get("identity")]
+        if any(_last(d) != _last(best) and abs(_last(d) - _last(best)) < STALE_S for d in rivals):
+            found.contested.add(rank)
+        yield rank, best
+
+
+def _by_host(local: int, ranks: list[int]) -> int | None:
+    """Files named by local rank in a folder per host: the rank with that place on the host."""
+    return ranks[local] if local < len(ranks) and local not in ranks else None
+
+
+def _last(dump: Fact) -> float:
+    at = dump.fields.get("last_at")
+    return at if isinstance(at, float) else 0.0
+
+
+def _drop_old(found: Recording) -> None:
+    times = sorted(t for d in found.dumps.values() if (t := _last(d)))
+    if len(times) < 3:
+        return
+    middle = times[len(times) // 2]
+    for rank, dump in list(found.dumps.items()):
+        if 0 < _last(dump) < middle - STALE_S:
+            found.stale.add(rank)
+            del found.dumps[rank]
+
+
+def _drop_inconsistent(found: Recording) -> None:
+    """Ranks without which their peers could not have completed what they did."""
+    for group in found.groups:
+        if len(group.rows) < 2:
+            continue
+        top = max(group.rows.values(), key=lambda r: r.completed)
+        slack = 1 if str(top.fact.fields.get("last_op")) in SYMMETRIC else 16
+        for rank, row in group.rows.items():
+            if row.enqueued is not None and row.enqueued < top.completed - slack:
+                found.stale.add(rank)
+    for rank in found.stale & found.dumps.keys():
+        del found.dumps[rank]
+        for group in found.groups:
+            group.rows.pop(rank, None)
+
+
+def symptom_age(found: Recording) -> float:
+    """Longest time (s) that an operation had been pending when a dump was known to be taken or another rank went on."""
+    last = max((_last(d) for d in found.dumps.values()), default=0.0)
+    oldest = 0.0
+    for group in found.groups:
+        for row in group.rows.values():
+            if row.at is not None:
+                taken = row.fact.fields.get("at")
+                oldest = max(oldest, last - row.at, (taken - row.at) if isinstance(taken, float | int) else 0.0)
+    return oldest
+
+
+Rows = Mapping[int, Row]
