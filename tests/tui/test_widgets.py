@@ -340,3 +340,14 @@ def test_a_minute_away_where_no_line_has_a_time() -> None:
         minute_away(SourceRows(type("R", (fake.Reader,), {"__getitem__": lambda *_: [Line(1, "x")]})(["x"])), 0, 1)
         is None
     )
+
+
+async def test_rows_fit_even_when_the_resize_event_came_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LineView, "on_resize", lambda self, event: None)
+    page = Page()
+    page.blocks = [Block("some words that fit easily into sixty cells")]
+    page._rows = [(None, [("laid out for another width", "text")])]
+    app = One(lambda: page)
+    async with app.run_test(size=(60, 10)) as pilot:
+        await pilot.pause()
+        assert page.visible_text()[0].strip() == "some words that fit easily into sixty cells"

@@ -65,6 +65,7 @@ LineView:focus { scrollbar-color: $primary; }
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.cursor = 0
+        self._laid_for = -1
         self._styles: dict[tuple[str, bool, bool], Style] = {}
 
     # --- what a view shows --------------------------------------------------------------------------
@@ -113,9 +114,15 @@ LineView:focus { scrollbar-color: $primary; }
         self.virtual_size = Size(max(self.row_width(), 1), max(self.row_count(), 1))
 
     def on_resize(self, event: events.Resize) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Lay rows out for the width there is now."""
+        self._laid_for = self.view_size.width
         self.relayout()
         self._resize_content()
         self.show_cursor()
+        self.refresh()
 
     def notify_style_update(self) -> None:
         self._styles.clear()
@@ -136,6 +143,10 @@ LineView:focus { scrollbar-color: $primary; }
     def render_line(self, y: int) -> Strip:
         left = self.scroll_offset.x
         width = self.view_size.width
+        if width != self._laid_for:  # a resize event may come before the region it tells of
+            self._laid_for = width
+            self.relayout()
+            self.call_after_refresh(self._fit)
         pieces = self.view_row(y)
         at_cursor = self._is_cursor_row(y + self.scroll_offset.y)
         strip = Strip([Segment(printable(text), self.style_of(token, at_cursor)) for text, token in pieces if text])
