@@ -106,8 +106,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_collecting(command: Callable[[str, str, str], _Parser]) -> None:
     from diagnose.collect.options import add_arguments
+    from diagnose.commands import fleet_options
 
-    add_arguments(command("collect", "collect:collect", "gather evidence of a stalled job from this host, read-only"))
+    collect = command("collect", "collect:collect", "gather evidence of a stalled job: this host or many, read-only")
+    add_arguments(collect)
+    fleet_options.add_arguments(collect)
     verify = command("verify", "collect:verify", "check a bundle against the hashes in its manifest")
     verify.add_argument("file", metavar="BUNDLE", help="folder or .tar.gz")
     redact = command("redact", "collect:redact", "take host names, addresses, users and paths out of a bundle")

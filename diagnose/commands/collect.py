@@ -7,15 +7,19 @@ import sys
 
 from diagnose import __version__
 from diagnose.cli import UsageError
-from diagnose.commands import output
+from diagnose.commands import fleet_options, output
 
 
 def collect(args: argparse.Namespace) -> int:
-    """Gather what this host gives. 0 complete, 3 partial, 2 nothing, 130 interrupted."""
+    """Gather what this host gives, or many. 0 complete, 3 partial, 2 nothing, 130 interrupted."""
     from diagnose.collect import command
     from diagnose.collect.options import BadOption
 
     try:
+        if fleet_options.wanted(args):
+            from diagnose.commands import fleet
+
+            return fleet.collect(args)
         return command.collect(args, __version__, ["diagnose", *sys.argv[1:]])
     except BadOption as error:
         raise UsageError(f"collect: {error}") from error
