@@ -20,10 +20,12 @@ from diagnose.model import Block, Line, Source
 from diagnose.parsing import MAX_LINE, clean, unwrap_json
 
 BLOCK = 4 << 20
-WHOLE = 8 << 20
-"""Sources up to this size are sniffed whole (bytes)."""
-ENDS = 1 << 20
-"""Of bigger ones the first and the last part of this size (bytes)."""
+WHOLE = 1 << 20
+"""Sources up to this size are sniffed whole (bytes): what a person pastes is smaller."""
+ENDS = 128 << 10
+"""Of bigger ones the first and the last part of this size (bytes), and samples between."""
+SAMPLES, SAMPLE = 6, 32 << 10
+"""How many samples of a big source, evenly spread, and their size (bytes)."""
 _MAX_EXCERPT_LINES = 2_000
 _MAX_CARRY = 4 * MAX_LINE
 """Bytes of an unfinished line that are kept; more could not add a character before the cut."""
@@ -95,15 +97,16 @@ def count_lines(source: Source) -> int:
 
 
 def peek(source: Source) -> str:
-    """What parsers sniff at: all of a text up to 8 MiB, else its first and last MiB."""
+    """What parsers sniff at: all of a text up to 1 MiB, else its ends and samples between."""
     if source.size <= WHOLE:
         return "\n".join(block.text for block in read_blocks(source))
     with _opened(source) as handle:
         form = _form(handle)
-        ends: list[str] = []
-        for start, stop in ((0, ENDS), (source.size - ENDS - source.size % 4, source.size)):
-            ends.append("\n".join(block.text for block in _blocks(handle, form, ENDS, start, stop)))
-    return ends[0] + "\n" + ends[1].partition("\n")[2]
+        stride = (source.size // (SAMPLES + 1)) & ~3
+        parts = [(0, ENDS), *((n * stride, n * stride + SAMPLE) for n in range(1, SAMPLES + 1))]
+        parts.append((source.size - ENDS - source.size % 4, source.size))
+        texts = ["\n".join(block.text for block in _blocks(handle, form, ENDS, *part)) for part in parts]
+    return "\n".join([texts[0], *(text.partition("\n")[2] for text in texts[1:])])
 
 
 class LineReader:
