@@ -365,10 +365,11 @@ def test_sniff_knows_its_own() -> None:
     assert PARSER.sniff("set NCCL_DEBUG=INFO and read the NCCL INFO lines\n", "readme") < 0.9
 
 
-@pytest.mark.parametrize(("name", "text"), foreign(KIND), ids=lambda value: value if len(value) < 60 else "")
+WITHOUT_NCCL = [(name, text) for name, text in foreign(KIND) if "NCCL " not in text and "libfabric" not in text]
+
+
+@pytest.mark.parametrize(("name", "text"), WITHOUT_NCCL, ids=lambda value: value if len(value) < 60 else "")
 def test_foreign_text_yields_nothing_without_nccl_in_it(name: str, text: str) -> None:
-    if "NCCL " in text or "libfabric" in text:
-        pytest.skip("holds NCCL lines")
     assert PARSER.sniff(text, name) == 0.0
     assert run(PARSER, text) == []
 
