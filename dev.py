@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development commands that set up what they need: `python3 dev.py demo|test|lint|pages|setup`. Stdlib only."""
+"""Development commands that set up what they need: `python3 dev.py demo|test|lint|pages|pyz|e2e|setup`. Stdlib only."""
 
 import os
 import subprocess
@@ -9,6 +9,8 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DIAGNOSE_VENV", TOP / ".venv"))
 BIN = VENV / "bin"
+# What the stalled job of `e2e` needs; never a dependency of diagnose.
+TORCH = ("torch==2.13.0", "numpy", "py-spy>=0.4")
 # durable-rules 2.0.28 uses a C function that CPython 3.13 removed; its successor has the same signature.
 BUILD_FLAGS = "-DPyEval_CallObject=PyObject_CallObject"
 
@@ -72,7 +74,34 @@ def test():
     call(BIN / "python", "-m", "pytest", "-q", "-n", "auto", *sys.argv[2:])
 
 
-TASKS = {"setup": setup, "demo": demo, "lint": lint, "pages": pages, "test": test}
+def pyz():
+    """Build dist/diagnose-collect.pyz: the collector as one file for hosts that have nothing but python3 (3.6+)."""
+    sys.path.insert(0, str(TOP))
+    from diagnose import __version__
+    from diagnose.collect.pyz import build
+
+    target = str(TOP / "dist" / "diagnose-collect.pyz")
+    build(target, __version__)
+    print(target)
+
+
+def e2e():
+    """Collect from a real stalled PyTorch job on this machine; torch goes into a virtual environment of its own."""
+    setup()
+    python = os.environ.get("DIAGNOSE_TORCH_PYTHON")
+    if not python:
+        folder = TOP / ".venv-torch"
+        python = str(folder / "bin" / "python")
+        if not Path(python).exists() or subprocess.run([python, "-c", "import torch"], capture_output=True).returncode:
+            call(BIN / "python", "-m", "venv", folder)
+            call(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *TORCH)
+    os.environ["DIAGNOSE_TORCH_PYTHON"] = python
+    call(BIN / "python", "-m", "pytest", "-q", "-rs", "tests/collect/test_stalled_job.py", *sys.argv[2:])
+
+
+TASKS = {
+    "setup": setup, "demo": demo, "lint": lint, "pages": pages, "pyz": pyz, "e2e": e2e, "test": test,
+}  # fmt: skip
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:

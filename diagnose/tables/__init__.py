@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from diagnose.model import Fact, FactBase
-from diagnose.tables import benchmarks, counters, deviations, host, network, progress
+from diagnose.tables import benchmarks, counters, deviations, host, network, progress, stacks
 from diagnose.tables.summary import job, summary
 
 __all__ = ["derive", "job", "summary"]
 
+PARTS = (progress, stacks, counters, deviations, network, host, benchmarks)
+
 
 def derive(base: FactBase) -> list[Fact]:
     """All derived facts, in a fixed order."""
-    return [fact for part in (progress, counters, deviations, network, host, benchmarks) for fact in part.derive(base)]
+    return [fact for part in PARTS for fact in part.derive(base)]
