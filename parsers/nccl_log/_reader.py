@@ -282,8 +282,7 @@ class Reader:
         if dropped:
             what = ", ".join(f"{count} of {name}" for name, count in sorted(dropped.items()))
             yield Record("parse_problem", {"text": f"more than can be kept; left out: {what}"})
-        heard = {record.host for record in digest.tallies.values()}
-        for host in sorted({p.host for p in self.heads.processes.values() if p.host} - {h for h in heard if h}):
+        for host in sorted({p.host for p in self.heads.processes.values() if p.host}):
             yield Record("covered", {"topic": "nccl_log"}, host=host)
 
 
