@@ -277,7 +277,7 @@ def unknowns(rules: Sequence[Rule], outcome: Outcome) -> tuple[Unknown, ...]:
 def _merged(rule: Rule, findings: list[Finding]) -> list[Finding]:
     """Many findings of one rule as one: the worst speaks, the subjects of all are listed."""
     findings.sort(key=_order)
-    if len(findings) <= MERGE_ABOVE or rule.per:
+    if len(findings) <= MERGE_ABOVE:
         return findings
     lead = findings[0]
     subjects: dict[Subject, None] = {}

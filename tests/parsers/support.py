@@ -1,4 +1,4 @@
-"""What every parser test needs: load a parser from the built-in pack, run it on text, hold records against the vocabulary."""
+"""What every parser test needs: load a parser from the pack, run it on text, hold records against the vocabulary."""
 
 from __future__ import annotations
 
