@@ -51,13 +51,14 @@ init/ranks-missing-at-rendezvous init/ib-transport-missing init/memlock-limit in
 init/net-devices-inconsistent init/peer-address-unreachable clock/skew-breaks-correlation clock/tsc-fallback
 lossless/traffic-in-wrong-priority lossless/trust-mode-pcp lossless/pfc-mismatch lossless/slow-receiver
 lossless/pfc-storm lossless/fabric-incast lossless/ecn-ineffective lossless/mtu-mismatch link/flapping
-link/degraded-speed-or-width link/high-ber link/down rdma/retry-exceeded rdma/wr-flush-only rdma/silent-retransmission rdma/gid-mismatch
-rdma/nic-firmware-fatal gdr/not-used topo/acs-redirect topo/nic-far-from-gpu topo/pcie-degraded topo/p2p-disabled
-gpu/fallen-off-bus gpu/ecc-uncorrectable gpu/nvlink-error gpu/gsp-or-internal-timeout gpu/application-fault
-gpu/thermal-throttle gpu/power-brake-or-cap gpu/clock-locked-low gpu/batch-variance gpu/fabric-state gpu/out-of-memory
-nccl/debug-knobs-left-on nccl/timeout-misset nccl/env-differs-across-ranks host/cfs-throttling host/oom-kill
-host/shm-too-small host/sigterm-or-preemption k8s/overlay-data-path k8s/overlay-mtu perf/straggler-node
-perf/invalid-benchmark version/nccl-mismatch version/library-crash
+link/degraded-speed-or-width link/high-ber link/down rdma/retry-exceeded rdma/wr-flush-only
+rdma/silent-retransmission rdma/gid-mismatch rdma/nic-firmware-fatal gdr/not-used topo/acs-redirect
+topo/nic-far-from-gpu topo/pcie-degraded topo/p2p-disabled gpu/fallen-off-bus gpu/ecc-uncorrectable gpu/nvlink-error
+gpu/gsp-or-internal-timeout gpu/application-fault gpu/thermal-throttle gpu/power-brake-or-cap gpu/clock-locked-low
+gpu/batch-variance gpu/fabric-state gpu/out-of-memory nccl/debug-knobs-left-on nccl/timeout-misset
+nccl/env-differs-across-ranks host/cfs-throttling host/oom-kill host/shm-too-small host/sigterm-or-preemption
+k8s/overlay-data-path k8s/overlay-mtu perf/straggler-node perf/invalid-benchmark version/nccl-mismatch
+version/library-crash
 """
 
 
