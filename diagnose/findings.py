@@ -130,6 +130,8 @@ def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
                 ("rollback", step.rollback),
             )
         }
+        if parts["where"] and parts["where"].startswith("<"):
+            parts["where"] = None
         filled.append(replace(step, **parts))
     return tuple(filled)
 
