@@ -244,4 +244,4 @@ def _scalar(value: Any) -> bool:
 
 
 def _small(value: Any) -> bool:
-    return _scalar(value) or len(json.dumps(value)) <= 20_000
+    return _scalar(value) or len(json.dumps(value)) <= 200_000

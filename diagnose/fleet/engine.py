@@ -34,6 +34,7 @@ LINGER_S = 3.0
 """How long a link may stay open after all its hosts are over."""
 TICK_S = 0.25
 RETRY_S = 2.0
+BEFORE = "interrupted before it was its turn"
 _BUSY = ("kex_exchange_identification", "Connection reset by", "Connection closed by", "ssh_exchange_identification")
 """What ssh says when the other side, or a jump host, has too many connections at once."""
 
@@ -122,7 +123,7 @@ def run(
     for link in links:
         for visit in link.visits:
             if not visit.over:
-                visit.finish("interrupted before it was its turn" if stop.count else "its link was never opened")
+                visit.finish(BEFORE)
                 over(visit)
 
 
@@ -184,7 +185,7 @@ class _Handler(EventHandler):
         """Close the link at once."""
         self.running.open.pop(self, None)
         self.worker.abort()
-        self._closed("interrupted" if self.running.stop.count else "the link was ended")
+        self._closed("interrupted" if self.started else BEFORE)
 
     def ev_pickup(self, worker: Any, node: str) -> None:
         self.started = True
