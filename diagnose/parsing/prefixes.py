@@ -64,6 +64,7 @@ _PREFIX = re.compile(
     rf"(?=(?:\s{{0,6}}\d{{1,6}}: )?{_STARTS}))"
     rf"|(?P<stern>(?P<stern_pod>[a-z][a-z0-9.]{{0,40}}-[a-z0-9.-]{{1,80}}) (?:› )?[a-z][a-z0-9-]{{0,40}} (?={_STARTS}))"
     rf"|(?P<file>[\w./-]{{1,120}}\.(?:log|out|err|txt)[:-]\d{{1,8}}[:-]\s?(?={_STARTS}))"
+    r"|(?P<numbered>(?: {5}\d| {4}\d\d| {3}\d{3}| {2}\d{4}| \d{5})\t)"
     rf"|(?P<editor>\s{{0,8}}(?:\[\d{{1,8}}\] ?|\d{{1,8}}(?:[|:\t→] ?| {{1,4}}))(?={_STARTS}))"
     rf"|(?P<bar>[^|\n]{{0,200}}?%\|[^|\n]{{0,400}}\|[^\[\]\n]{{0,80}}\[[^\[\]\n]{{0,400}}\]\s{{0,8}}(?={_STARTS}))"
 )
@@ -71,7 +72,8 @@ _PREFIX = re.compile(
 
 def unprefix(text: str) -> Prefix:
     """Take launcher prefixes off a line: srun, mpirun, torchrun, Ray, Kubernetes (kubectl, CRI, stern), docker compose,
-    pdsh and clush, syslog, Loki, ISO stamps, editor and grep numbers, ticket quotes, progress bars before a message.
+    pdsh and clush, syslog, Loki, ISO stamps, `cat -n`, editor and grep numbers, ticket quotes, progress bars before a
+    message.
 
     They stack, so the search repeats until none matches. Ambiguous ones (`node01: `, `12 `) go only before a message of
     NCCL, torch or another known prefix. Linear time.

@@ -7,6 +7,7 @@ line 1 must change. `PYTHONPATH=tests/scenarios python -m forge` writes the stor
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,13 @@ from diagnose.run import Options, analyse
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 COUNTED = SEVERITIES[: SEVERITIES.index("minor") + 1]
 MAX_STORED = 300_000
+DIRT: dict[str, Callable[[int, int, str], str]] = {
+    "srun -l, CRLF": lambda task, n, line: f"{task}: {line}\r\n",
+    "kubectl --timestamps": lambda task, n, line: f"2026-01-02T03:04:{n % 60:02d}.{n:09d}Z {line}\n",
+    "colours": lambda task, n, line: f"\x1b[2m{line[:7]}\x1b[0m{line[7:]}\x1b[K\n",
+    "line numbers": lambda task, n, line: f"{n:6d}\t{line}\n",
+}
+"""How a line of a log arrives: (number of the file, number of the line, line) -> what is stored."""
 SICK = sorted(name for name in SCENARIOS if not name.startswith("healthy-"))
 
 
@@ -112,6 +120,19 @@ def test_somebody_else_guilty(name: str, tmp_path: Path) -> None:
     check(said, made.truth.as_data())
     if made.truth.roots:
         assert said.first[0] != stored(name)[0].first[0]
+
+
+@pytest.mark.parametrize("dirt", sorted(DIRT))
+@pytest.mark.parametrize("name", [name for name in SICK if name.startswith("stall-")])
+def test_the_same_from_dirty_logs(name: str, dirt: str, tmp_path: Path) -> None:
+    """Without a manifest, and with logs as launchers, editors and terminals leave them: nothing else is said."""
+    made = make(name, swapped=True)
+    folder = made.bundle.write(tmp_path / name)
+    (folder / "manifest.json").unlink()
+    for number, file in enumerate(sorted(folder.rglob("*.log"))):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        file.write_bytes("".join(DIRT[dirt](number, n, line) for n, line in enumerate(lines, 1)).encode())
+    check(Said(folder, made.truth.site), made.truth.as_data())
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
