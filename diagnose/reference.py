@@ -302,8 +302,6 @@ def severity(rule: Rule, bound: Mapping[str, Fact]) -> Severity:
 
 
 def confidence(rule: Rule, firing: Firing) -> Confidence:
-    """The rule's confidence, one level lower when an `unless` could not be checked, unless a `supports` makes up."""
-    level = CONFIDENCES.index(rule.confidence)
-    if not all(firing.checked) and not firing.supports:
-        level = min(level + 1, len(CONFIDENCES) - 1)
-    return CONFIDENCES[level]
+    """The rule's confidence, one level lower when an `unless` could not be checked, one higher with a `supports`."""
+    level = CONFIDENCES.index(rule.confidence) + (not all(firing.checked)) - any(firing.supports.values())
+    return CONFIDENCES[min(max(level, 0), len(CONFIDENCES) - 1)]
