@@ -13,7 +13,10 @@ MAX_ROWS = 200
 
 
 def job(base: FactBase, facts: Sequence[Fact]) -> dict[str, Any]:
-    """Nodes, ranks, GPUs, when the stall began (epoch s) and versions, as far as known."""
+    """Nodes, ranks, GPUs, when the stall began (epoch s) and versions, as far as known.
+
+    Where the place of every rank is known, hosts without ranks (the nodes below pods, login hosts) are not counted.
+    """
     versions: dict[str, list[str]] = {}
     for name, kind, field in (("nccl", "nccl_version", "version"), ("driver", "gpu", "driver")):
         found = sorted({str(o.fields[field]) for o in base.observations if o.kind == kind and field in o.fields})
@@ -21,8 +24,10 @@ def job(base: FactBase, facts: Sequence[Fact]) -> dict[str, Any]:
             versions[name] = found[:8]
     gpus = {(o.fields.get("host"), str(o.fields.get("bus_id", o.fields.get("index"))).lower()[-7:])
             for o in base.observations if o.kind == "gpu"}  # fmt: skip
+    placed = base.world is not None and len(base.rank_host) >= base.world
+    hosts = set(base.rank_host.values()) if placed else base.hosts
     known: dict[str, Any] = {
-        "nodes": len(base.hosts) or None, "ranks": base.world, "gpus": len(gpus) or None,
+        "nodes": len(hosts) or None, "ranks": base.world, "gpus": len(gpus) or None,
         "stalled_since": _stalled_since(base), "versions": versions or None,
     }  # fmt: skip
     return {name: value for name, value in known.items() if value is not None}
