@@ -9,11 +9,13 @@ lines and RAS elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
 from diagnose.tables.progress.calls import coll_stalls, init_stalls
 from diagnose.tables.progress.crashes import crashed_ranks, named_absent, silent_stall
 from diagnose.tables.progress.mismatches import checked_mismatches, placed, watchdog_mismatches
+from diagnose.tables.progress.ras import RasVerdict, ras_verdict
 from diagnose.tables.progress.recorded import recorded
 from diagnose.tables.progress.stall import (
     MAX_GROUPS,
@@ -33,9 +35,10 @@ from diagnose.tables.progress.watchdog import watchdog_stalls
 
 
 def derive(base: FactBase) -> Iterator[Fact]:
-    """stall, suspect_rank, signature_mismatch, wait_cycle and log_silence facts."""
+    """stall, suspect_rank, signature_mismatch, wait_cycle, dump_coverage and log_silence facts."""
     symptoms = has_symptoms(base)
-    crashes = crashed_ranks(base)
+    ras = ras_verdict(base, symptoms=symptoms)
+    crashes = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "exited"} | crashed_ranks(base)
     recorder = recorded(base, crashes, symptoms=symptoms)
     if recorder.guilty:
         crashes = {
@@ -43,32 +46,57 @@ def derive(base: FactBase) -> Iterator[Fact]:
             if c.fields["reason"] != "crashed" or r in recorder.guilty or r not in recorder.waiting
         }  # fmt: skip
     yield from recorder.facts
-    mismatches = [] if recorder.guilty else watchdog_mismatches(base)
-    mismatches = [*mismatches, *checked_mismatches(base)]
+    decided = bool(recorder.guilty) or any(f.kind == "stall" for f in recorder.facts)
+    mismatches = list(checked_mismatches(base))
     stalls: list[Stall] = []
-    if not any(f.kind == "stall" for f in recorder.facts) and not recorder.guilty:
-        stalls += watchdog_stalls(base, mismatches)
-        found, different = coll_stalls(base, symptoms=bool(stalls) or symptoms)
-        stalls += found
+    if not decided:
+        yield from ras.facts
+        mismatches = [*watchdog_mismatches(base), *mismatches]
+        stalls, different = _logged_stalls(base, crashes, mismatches, symptoms, ras)
         mismatches += different
-        stalls += init_stalls(base, crashed=set(crashes))
-        if not stalls and crashes and symptoms:
-            stalls.append(silent_stall(base, crashes))
-    named = {r: f for r, f in named_absent(base).items() if r not in recorder.guilty}
+    named = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "absent"} | named_absent(base)
+    named = {r: f for r, f in named.items() if r not in recorder.guilty and r not in crashes}
     yield from (placed(base, m) for m in mismatches)
     yield from crashes.values()
     if stalls or named:
         yield from named.values()
     known = known_ranks(base)
-    timed_out = waiting_ranks(base)
+    idle = known - waiting_ranks(base)
     for stall in stalls[:MAX_GROUPS]:
-        yield from stall_facts(base, stall, crashes, named, known - timed_out, mismatches)
+        yield from stall_facts(base, stall, crashes, named, idle, mismatches)
     world = max([base.world or 0, *(s.world or 0 for s in stalls)])
     silent = set(range(world)) - known
-    if (stalls or recorder.facts) and silent:
+    if (stalls or decided) and silent:
         yield Fact("", "log_silence", {
             "ranks": fold_ranks(silent), "count": len(silent), "world": world, "known": len(known),
         })  # fmt: skip
+
+
+def _logged_stalls(
+    base: FactBase, crashes: Mapping[int, Fact], mismatches: list[Fact], symptoms: bool, ras: RasVerdict
+) -> tuple[list[Stall], list[Fact]]:
+    """Stalls that the logs show, where RAS has not named the ranks already; and mismatches of call lines."""
+    if ras.guilty:
+        return [], []
+    stalls = list(watchdog_stalls(base, mismatches))
+    found, different = coll_stalls(base, symptoms=bool(stalls) or symptoms)
+    stalls += found
+    stalls += init_stalls(base, crashed=set(crashes))
+    if not stalls and crashes and (symptoms or ras.gone):
+        stalls.append(silent_stall(base, crashes))
+    if ras.all_launched is not None:
+        stalls = [_all_launched(s, ras.all_launched) if s.kind == "watchdog" and not s.behind else s for s in stalls]
+    return stalls, different
+
+
+def _all_launched(stall: Stall, status: Fact) -> Stall:
+    """RAS has an answer from every rank, and their counts agree: nobody is missing from this collective."""
+    size = status.fields.get("size")
+    everyone = frozenset(range(size)) if isinstance(size, int) else stall.waiting
+    words = f"RAS reports all {len(everyone)} ranks alive with equal numbers of launched operations: none is missing"
+    return replace(
+        stall, waiting=everyone, world=len(everyone), note=words, evidence=(*stall.evidence[:4], *status.evidence[:1])
+    )
 
 
 def stall_facts(
@@ -103,7 +131,11 @@ def stall_facts(
     fields.update({k: v for k, v in optional.items() if v is not None})
     if stall.world:
         fields["silent"], fields["silent_count"] = fold_ranks(silent), len(silent)
-    fields |= {"others": others(stall, silent), "what": what(stall.op, stall.seq, stall.group), "certain": True}
+    fields |= {
+        "others": stall.note or others(stall, silent),
+        "what": what(stall.op, stall.seq, stall.group),
+        "certain": True,
+    }
     guilty = [suspect(base, rank, "behind", stall, stall.behind[rank]) for rank in sorted(behind - set(named))]
     present = silent & idle
     if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":

@@ -159,7 +159,7 @@ class Judge:
             "world": len(members), "all_entered": not o.behind and not o.unknown, "victims_count": victims,
             "dumps": len(self._found.dumps), "dumps_missing": len(o.unknown), "started_count": len(started),
             "what": what(o.op, o.seq if not o.peer_to_peer else None, o.group.label), "certain": certain,
-            "others": f"ranks {fold_ranks(o.unknown)} left no dump" if o.unknown else "no rank is silent",
+            "others": _others(o, verdict),
         }  # fmt: skip
         site = next((s for r in o.rows if (s := r.fact.fields.get("pending_site"))), None)
         optional: dict[str, Value | None] = {
@@ -219,3 +219,9 @@ def _first_pending(found: Recording, rank: int) -> str:
         if row is not None and row.pending is not None and (best is None or row.order < best[0]):
             best = (row.order, what(row.op, row.pending, group.label))
     return best[1] if best else ""
+
+
+def _others(o: Operation, verdict: str) -> str:
+    if verdict == "snapshot":
+        return f"ranks {fold_ranks(o.waiting)} are in #{o.seq}, ranks {fold_ranks(o.behind)} not yet"
+    return f"ranks {fold_ranks(o.unknown)} left no dump" if o.unknown else "no rank is silent"

@@ -42,6 +42,7 @@ class Stall:
     elapsed_s: float | None = None
     timeout_s: float | None = None
     mismatch: bool = False
+    note: str = ""
 
 
 def what(op: str | None, seq: int | None, group: str | None) -> str:
