@@ -12,11 +12,13 @@ from . import discover, logs, plan, rasplan, rewrite
 from .executor import Executor
 from .options import BadOption, Options
 from .secrets import Cleaner, is_secret_name, secret_values
-from .takes import FIRST, ONCE, SECOND, Missing, Take, twice
+from .takes import FIRST, SECOND, Missing, Take, twice
 from .writer import SCHEMA, DiskFull, Writer, pack, strip_endings, utc
 
 COMPLETE, NOTHING, PARTIAL, INTERRUPTED = 0, 2, 3, 130
 NICENESS = 5
+QUICK_COMMAND_S = 3.0
+"""Time limit of every command with --quick."""
 
 
 class Collection(object):
@@ -69,7 +71,7 @@ class Collection(object):
         except DiskFull:
             print("no room for a bundle at %s" % folder, file=sys.stderr)
             return NOTHING
-        self.executor = Executor(writer, self.options.host, 0.0, self.options.total_cap, self._say)
+        self.executor = Executor(writer, self.options.host, self.options.total_cap, self._say)
         former = _on_signals(self._interrupt)
         try:
             self._take_all(writer, self.executor)
@@ -138,32 +140,32 @@ class Collection(object):
         return {k: v for k, v in known.items() if v not in (None, "", [])}
 
     def _take_all(self, writer: Writer, executor: Executor) -> None:
-        options, start = self.options, time.monotonic()
-        end = start + options.limit
+        options = self.options
+        executor.end = time.monotonic() + options.limit
+        executor.interval = options.interval
+        executor.command_limit = QUICK_COMMAND_S if options.quick else 600.0
         takes, missing = plan.plan(options, self.found)
+        executor.start(plan.chosen(options, plan.slurm(self.found)) + takes)
         self._miss(writer, missing)
+        self._tell_what_is_missing(writer, executor)
+        self._environments(writer)
+        executor.wait(["slurm"], 9.0)
+        executor.start(self._logs(writer))
+        executor.wait(["stacks", "logs"], options.limit / 3, first_only=True)
+        if not self.interrupted:
+            executor.start(self._ras(writer))
+        executor.join()
+
+    def _tell_what_is_missing(self, writer: Writer, executor: Executor) -> None:
         for pid, why in self.found.unreadable:
             writer.miss("process %d" % pid, why)
             executor.incomplete += 1
+        if self.found.others:
+            pids = " ".join(str(p.pid) for p in self.found.others[:20])
+            writer.miss("processes %s" % pids, "belong to other jobs on this host; --pid names those to collect")
         if not self.found.ranks:
-            writer.miss(
-                "training processes",
-                "none found on this host" + ("" if os.geteuid() == 0 else "; those of others are seen by root only"),
-            )
-        self._environments(writer)
-        executor.deadline = end - options.interval - 1
-        executor.run(plan.chosen(options, plan.slurm(self.found)))
-        executor.run([t for t in takes if t.phase == FIRST])
-        executor.run(self._logs(writer))
-        asked = self._ras(writer)
-        executor.run([t for t in asked if t.phase == FIRST])
-        first_done = time.monotonic()
-        executor.deadline = end - min(25.0, options.limit / 4)
-        executor.run([t for t in takes if t.phase == ONCE])
-        while time.monotonic() < first_done + options.interval and not self.interrupted:
-            time.sleep(0.05)
-        executor.deadline = end
-        executor.run([t for t in takes + asked if t.phase == SECOND])
+            hint = "" if os.geteuid() == 0 else "; those of others are seen by root only"
+            writer.miss("training processes", "none found on this host" + hint)
 
     def _miss(self, writer: Writer, missing: List[Missing]) -> None:
         for what, why in missing:
@@ -212,7 +214,7 @@ class Collection(object):
         return plan.chosen(self.options, made)
 
     def _ras(self, writer: Writer) -> List[Take]:
-        if not self._wanted("ras") or self.interrupted:
+        if not self._wanted("ras"):
             return []
         asked, missing = rasplan.plan(self.found, self.options.ras, self._texts("stacks/py-spy"), self._texts("logs/"))
         self._miss(writer, missing)
@@ -240,6 +242,8 @@ class Collection(object):
         assert executor is not None
         if not writer.files:
             shutil.rmtree(writer.folder, ignore_errors=True)
+            for item in writer.absent[:10]:
+                print("%s: %s" % (item["what"][:100], item["reason"]), file=sys.stderr)
             print("nothing was collected", file=sys.stderr)
             return INTERRUPTED if self.interrupted else NOTHING
         code = INTERRUPTED if self.interrupted else PARTIAL if executor.incomplete or writer.full else COMPLETE

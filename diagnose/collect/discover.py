@@ -27,6 +27,9 @@ LAUNCHERS = (
 )
 
 
+JOB_NAMES = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
+
+
 class Process(object):
     """A process of the job. `role`: rank, launcher or worker (data loader and the like, a child of a rank)."""
 
@@ -65,6 +68,11 @@ class Process(object):
         """Whether it lives in another namespace (pid, mnt, net) than this program."""
         return bool(self.ns.get(kind)) and self.ns[kind] != own.get(kind)
 
+    @property
+    def job(self) -> Tuple[str, ...]:
+        """What tells its job from other jobs on this host."""
+        return tuple(self.env.get(name, "") for name in JOB_NAMES)
+
     def container(self) -> str:
         """Id of its container as the control group tells it, or empty."""
         for word in self.cgroup.replace("\n", "/").replace("-", "/").replace(".", "/").replace(":", "/").split("/"):
@@ -79,6 +87,7 @@ class Found(object):
     def __init__(self) -> None:
         self.processes: List[Process] = []
         self.unreadable: List[Tuple[int, str]] = []
+        self.others: List[Process] = []
         self.own_ns: Dict[str, str] = {}
 
     @property
@@ -109,6 +118,8 @@ def find(only: Iterable[int] = ()) -> Found:
         found.unreadable.append((pid, "not looked at: time was up"))
     found.processes = [Process(raw) for raw in raws]
     _roles(found.processes, set(wanted))
+    if not wanted:
+        found.processes, found.others = _one_job(found.processes)
     found.processes.sort(key=lambda p: (p.rank is None, p.rank or 0, p.pid))
     for pid in wanted:
         if pid not in [p.pid for p in found.processes] and pid not in [p for p, _ in found.unreadable]:
@@ -220,3 +231,25 @@ def _launches(p: Process) -> bool:
 def _parents_ranks(p: Process, processes: List[Process]) -> bool:
     """Whether it started processes with a rank of their own."""
     return any(c.ppid == p.pid and c.role == "rank" and c.rank is not None and not _same_place(c, p) for c in processes)
+
+
+def _one_job(processes: List[Process]) -> Tuple[List[Process], List[Process]]:
+    """The job with the most ranks here (the newest of equals), and the processes of others.
+
+    Where ranks are known, processes without one belong to it only when they have NCCL or RCCL mapped.
+    """
+    jobs: Dict[Tuple[str, ...], List[Process]] = {}
+    for p in processes:
+        if p.role == "rank" and p.rank is not None:
+            jobs.setdefault(p.job, []).append(p)
+    if not jobs:
+        return processes, []
+    chosen = max(jobs, key=lambda job: (len(jobs[job]), max(p.start_ticks for p in jobs[job])))
+    pids = {p.pid for p in jobs[chosen]}
+    parents = {p.ppid for p in jobs[chosen]}
+    kept, others = [], []
+    for p in processes:
+        nccl = any("libnccl" in name or "librccl" in name for name in p.libraries)
+        ours = p.pid in pids or p.pid in parents or p.ppid in pids or (p.rank is None and nccl and p.role == "rank")
+        (kept if ours else others).append(p)
+    return kept, others

@@ -1,6 +1,7 @@
 """Runs takes: lanes side by side, the takes of a lane one after another, so that no tool runs twice at once.
 
-A tool that hung twice, or sits in uninterruptible sleep, is not started again. No take starts after the deadline.
+A lane that hangs holds up no other lane. A tool that hung twice, or sits in uninterruptible sleep, is not started
+again. No take starts after its deadline.
 """
 
 import os
@@ -9,73 +10,119 @@ import time
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import runner
-from .takes import Take
+from .takes import FIRST, ONCE, SECOND, Take
 from .writer import Buffer, Writer, utc
 
 PATIENCE = 2
 """Time-outs after which a tool is not tried any more."""
-MAX_LANES = 6
+PARALLEL = 6
 ANSWERS = ("not installed", "gave nothing")
 """Reasons that say what the host has not, rather than what could not be taken."""
 
 
-class Executor(object):
-    """Runs takes into a writer. `deadline` is on the monotonic clock."""
+class Lane(object):
+    """Takes that run one after another: the first snapshot, what is taken once, and in time the second snapshot."""
 
-    def __init__(self, writer: Writer, host: str, deadline: float, total_cap: int, say: Any) -> None:
+    def __init__(self, takes: Sequence[Take]) -> None:
+        self.first = [t for t in takes if t.phase == FIRST]
+        self.once = [t for t in takes if t.phase == ONCE]
+        self.second = [t for t in takes if t.phase == SECOND]
+        self.first_done = threading.Event()
+        self.done = threading.Event()
+
+
+class Executor(object):
+    """Runs takes into a writer, at most `PARALLEL` commands at a time. `end` is on the monotonic clock."""
+
+    def __init__(self, writer: Writer, host: str, total_cap: int, say: Any) -> None:
         self.writer = writer
         self.host = host
-        self.deadline = deadline
         self.total_cap = total_cap
         self.say = say
+        self.end = time.monotonic()
+        self.interval = 0.0
+        self.command_limit = 600.0
         self.stop = [False]
         self.incomplete = 0
+        self.lanes: Dict[str, Lane] = {}
+        self._threads: List[threading.Thread] = []
         self._hung: Dict[str, int] = {}
         self._lock = threading.Lock()
+        self._slots = threading.Semaphore(PARALLEL)
 
-    def run(self, takes: Sequence[Take]) -> None:
-        """Run all takes of one phase; returns when all have ended."""
-        lanes: Dict[str, List[Take]] = {}
+    def start(self, takes: Sequence[Take]) -> None:
+        """Start a thread for each lane of these takes; a lane is started once, with all of its takes."""
+        grouped: Dict[str, List[Take]] = {}
         for take in takes:
-            lanes.setdefault(take.lane, []).append(take)
-        waiting = sorted(lanes.values(), key=len, reverse=True)
-        threads = []
-        for _ in range(min(MAX_LANES, len(waiting))):
-            thread = threading.Thread(target=self._drain, args=(waiting,))
+            grouped.setdefault(take.lane, []).append(take)
+        for name, group in grouped.items():
+            lane = self.lanes[name] = Lane(group)
+            thread = threading.Thread(target=self._drive, args=(lane,), name="lane " + name)
             thread.daemon = True
             thread.start()
-            threads.append(thread)
-        for thread in threads:
+            self._threads.append(thread)
+
+    def wait(self, names: Sequence[str], limit_s: float, first_only: bool = False) -> None:
+        """Wait until these lanes have ended (or have their first snapshot), but no longer than `limit_s`."""
+        until = time.monotonic() + limit_s
+        for lane in [self.lanes[n] for n in names if n in self.lanes]:
+            event = lane.first_done if first_only else lane.done
+            while not event.wait(0.1) and time.monotonic() < until and not self.stop[0]:
+                pass
+
+    def join(self) -> None:
+        """Wait for all lanes; they end by themselves soon after `end`."""
+        for thread in self._threads:
             while thread.is_alive():
-                thread.join(0.2)
+                thread.join(0.1)
 
     def interrupt(self) -> None:
         """End what runs; what waits is recorded as not taken."""
         self.stop[0] = True
         runner.RUNNING.end_all()
 
-    def _drain(self, waiting: List[List[Take]]) -> None:
-        while True:
-            with self._lock:
-                if not waiting:
-                    return
-                lane = waiting.pop(0)
-            for take in lane:
-                try:
-                    self.take(take)
-                except Exception as error:  # one take never ends the collection
-                    self._miss(take, "internal error: %s: %s" % (type(error).__name__, error))
+    def _drive(self, lane: Lane) -> None:
+        try:
+            for take in lane.first:
+                self._run(take, self.end - self.interval - 1)
+            lane.first_done.set()
+            due = time.monotonic() + self.interval
+            once, second = list(lane.once), list(lane.second)
+            while once or second:
+                if second and (time.monotonic() >= due or not once):
+                    while time.monotonic() < due and not self.stop[0]:
+                        time.sleep(0.05)
+                    for take in second:
+                        self._run(take, self.end)
+                    second = []
+                else:
+                    self._run(once.pop(0), self.end - (self.interval / 4 if second else 0))
+        finally:
+            lane.first_done.set()
+            lane.done.set()
+
+    def _run(self, take: Take, deadline: float) -> None:
+        while not self._slots.acquire(timeout=0.1):
+            if self.stop[0] or time.monotonic() >= deadline:
+                self._miss(take, "interrupted before it was taken" if self.stop[0] else "not taken: time was up")
+                return
+        try:
+            self.take(take, deadline)
+        except Exception as error:  # one take never ends the collection
+            self._miss(take, "internal error: %s: %s" % (type(error).__name__, error))
+        finally:
+            self._slots.release()
 
     # --- one take ----------------------------------------------------------------------------------
 
-    def take(self, take: Take) -> None:
+    def take(self, take: Take, deadline: float) -> None:
         """Run one take and store what it gave, or why it gave nothing."""
         reason = ""
         for argv in [take.argv] + take.otherwise:
-            reason = self._refusal(take, argv)
+            reason = self._refusal(take, argv, deadline)
             if reason:
                 continue
-            reason = self._attempt(take, argv)
+            reason = self._attempt(take, argv, deadline)
             if not reason:
                 return
         self._miss(take, reason)
@@ -87,12 +134,12 @@ class Executor(object):
                 self.incomplete += 1
         self.writer.miss(take.command, reason, host=self.host, **more)
 
-    def _refusal(self, take: Take, argv: Sequence[str]) -> str:
+    def _refusal(self, take: Take, argv: Sequence[str], deadline: float) -> str:
         tool = os.path.basename(argv[0])
         key = take.lane + " " + tool
         if self.stop[0]:
             return "interrupted before it was taken"
-        if time.monotonic() >= self.deadline:
+        if time.monotonic() >= deadline:
             return "not taken: time was up"
         if self.writer.full:
             return "disk full"
@@ -104,11 +151,11 @@ class Executor(object):
             return "not installed"
         return ""
 
-    def _attempt(self, take: Take, argv: Sequence[str]) -> str:
+    def _attempt(self, take: Take, argv: Sequence[str], deadline: float) -> str:
         """Run it; the reason when nothing came of it."""
         key = take.lane + " " + os.path.basename(argv[0])
         out = Buffer()
-        limit = max(0.5, min(take.limit, self.deadline - time.monotonic()))
+        limit = max(0.5, min(take.limit, self.command_limit, deadline - time.monotonic()))
         program = runner.find_program(argv[0]) or argv[0]
         outcome = runner.run([program] + list(argv[1:]), out, limit, take.cap, self.stop)
         data, errors = out.getvalue(), outcome.stderr
