@@ -28,6 +28,8 @@ from diagnose.fleet.visit import MAX_ARCHIVE, MAX_SAID, Visit, printable
 MARK = b"dg1 "
 MAX_LINE = 256 << 10
 MAX_ERRORS = 4 << 20
+MANY_LINES, MEAN_LINE = 20_000, 200
+"""A link may say so many lines, and more when they are so long on average: each costs ClusterShell about 15 µs."""
 CLOSE_S = 25.0
 """After an interrupt, how long the far ends may take to close their bundles and send them."""
 LINGER_S = 3.0
@@ -276,6 +278,7 @@ class _Client:
     worker: Any
     popen: Any
     _received = 0
+    _lines = 0
 
     def _exec_nonblock(self, commandlist: Any, shell: bool = False, env: Any = None) -> Any:
         ends = [os.pipe() for _ in range(3)]
@@ -307,8 +310,10 @@ class _Client:
     def _read(self, sname: str, size: int = 65536) -> bytes:
         piece: bytes = super()._read(sname, size)  # type: ignore[misc]
         self._received += len(piece)
+        self._lines += piece.count(b"\n")
         cap = self.worker.cap if sname == self.worker.SNAME_STDOUT else MAX_ERRORS
-        if self._received > cap or len(self.streams[sname].rbuf) > MAX_LINE:
+        short = self._lines > MANY_LINES + self._received // MEAN_LINE
+        if self._received > cap or short or len(self.streams[sname].rbuf) > MAX_LINE:
             self._kill()
             raise EngineClientEOF
         return piece

@@ -20,10 +20,10 @@ def expand(texts: Iterable[str]) -> list[str]:
 
     found: dict[str, None] = {}
     for text in texts:
+        if _size(text) > MAX_HOSTS:
+            raise BadHosts(f"{text:.80}: more than {MAX_HOSTS:,} hosts")
         try:
             nodes = NodeSet(",".join(text.replace(",", " ").split()), resolver=std_group_resolver())
-            if len(nodes) > MAX_HOSTS:
-                raise BadHosts(f"{text}: more than {MAX_HOSTS:,} hosts")
             found.update(dict.fromkeys(nodes))
         except NodeSetException as error:
             raise BadHosts(f"{text}: {error}") from error
@@ -32,6 +32,18 @@ def expand(texts: Iterable[str]) -> list[str]:
     if len(found) > MAX_HOSTS:
         raise BadHosts(f"more than {MAX_HOSTS:,} hosts")
     return checked(found)
+
+
+def _size(text: str) -> int:
+    """Hosts that the ranges in a text stand for at most; ClusterShell would first make them all."""
+    total = 0
+    for part in re.split(r",(?![^\[]*\])", text):
+        size = 1
+        for inner in re.findall(r"\[([^\]]*)\]", part):
+            ranges = [re.fullmatch(r"(\d{1,12})-(\d{1,12})(?:/\d+)?", piece.strip()) for piece in inner.split(",")]
+            size *= max(1, sum(int(r[2]) - int(r[1]) + 1 if r and int(r[2]) > int(r[1]) else 1 for r in ranges))
+        total += size
+    return total
 
 
 def checked(names: Iterable[str]) -> list[str]:

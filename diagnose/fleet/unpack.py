@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 MAX_FILES = 20_000
 MAX_UNPACKED = 2 << 30
@@ -45,11 +45,16 @@ def unpack(archive: Path, folder: Path, own: str) -> Unpacked:
             with tarfile.open(fileobj=reader, mode="r|", tarinfo=_Member, errorlevel=0) as tar:  # type: ignore[arg-type]
                 for path, info, source in _members(tar, own, found):
                     _store(folder, path, source, info.size, found)
+            found.broken = reader.broken
     except Refused as refused:
         found.broken = f"{refused}; read up to there"
     except _DAMAGE as error:
-        found.broken = f"damaged or cut archive ({type(error).__name__}); read up to there"
+        found.broken = _damaged(error)
     return found
+
+
+def _damaged(error: Exception) -> str:
+    return f"damaged or cut archive ({type(error).__name__}); read up to there"
 
 
 def _members(tar: tarfile.TarFile, own: str, found: Unpacked) -> Iterator[tuple[str, tarfile.TarInfo, IO[bytes]]]:
@@ -121,18 +126,22 @@ class _Member(tarfile.TarInfo):
         return super()._proc_member(tarfile)  # type: ignore[misc]
 
 
-class _Readable(Protocol):
-    def read(self, size: int = ..., /) -> bytes: ...
-
-
 class _Counted:
-    """Counts what comes out of the decompressor; Refused beyond the bound."""
+    """Counts what comes out of the decompressor; Refused beyond the bound. Where the data breaks it ends: what came
+    before is then still handed on."""
 
-    def __init__(self, stream: _Readable) -> None:
+    def __init__(self, stream: gzip.GzipFile) -> None:
         self._stream, self._size = stream, 0
+        self.broken = ""
 
     def read(self, size: int = -1) -> bytes:
-        piece = self._stream.read(min(size, _PIECE) if size >= 0 else _PIECE)
+        if self.broken:
+            return b""
+        try:
+            piece = self._stream.read1(min(size, _PIECE) if size >= 0 else _PIECE)
+        except _DAMAGE as error:
+            self.broken = _damaged(error)
+            return b""
         self._size += len(piece)
         if self._size > MAX_UNPACKED:
             raise Refused(f"more than {MAX_UNPACKED >> 30} GiB unpacked")
