@@ -42,6 +42,9 @@ MERGE_ABOVE = 4
 """So many findings of one rule stand alone; more become one finding about all their subjects."""
 MAX_SUBJECTS = 60
 
+_PLACELESS = frozenset({"host", "hosts", "group", "job", "lot", "fabric", "peer"})
+"""Kinds of subjects that are no part of one host."""
+
 DEPTH = ("gpu", "topo", "link", "rdma", "lossless", "fabric", "host", "k8s", "init", "nccl", "version", "storage",
          "gdr", "clock", "stall", "perf")  # fmt: skip
 """Families from cause to symptom: of two findings of equal severity the more causal one comes first."""
@@ -180,7 +183,7 @@ def _subjects(rule: Rule, bound: Sequence[Mapping[str, Fact]]) -> tuple[Subject,
                 ranks.update(_ranks(value))
                 continue
             host = fact.get("host")
-            own = str(host) if host is not None and kind != "host" else None
+            own = str(host) if host is not None and kind not in _PLACELESS else None
             found.setdefault(Subject(kind, str(value), own))
     hosts = {s.name for s in found if s.kind == "host"}
     if ranks:

@@ -82,8 +82,9 @@ class _Stream:
             max_offset_ns=self.max_offset, last_offset_ns=self.last_offset, samples=self.samples,
             unlocked_share=round(self.unlocked / self.samples, 4),
         )  # fmt: skip
-        lines = {x.number: x for x in (self.first, self.worst, self.last) if x is not None}
-        grounds = tuple(evidence(source, lines[n]) for n in sorted(lines))
+        telling = (self.worst, self.last, self.first) if locked else (self.last, self.worst, self.first)
+        lines = {x.number: x for x in telling if x is not None}
+        grounds = tuple(evidence(source, line) for line in lines.values())
         return Record("ptp_servo", cast(Fields, fields), grounds, at=self.at, host=self.host)
 
 

@@ -21,6 +21,10 @@ UNDETERMINED = "undetermined"
 _DECIDES = re.compile(
     r"NCCL (?:WARN|ERROR)|Watchdog|Xid|Traceback|\b\w*Error\b|\berror\b|\bfail|timed? ?out|\bexitcode\b", re.IGNORECASE
 )
+_EXCEPTION = re.compile(
+    r"(?:^|[\s:>|])(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:Error|Exception|Exit|Interrupt)(?::|\s*$)"
+)
+"""The line that ends a traceback, behind a launcher's prefix or not."""
 
 State = Literal["fault", "cannot-tell", "no-fault"]
 _SHOWN_SUBJECTS = 4
@@ -110,13 +114,19 @@ class View:
 
 
 def _deciding(evidence: Evidence, texts: list[str]) -> tuple[int, int]:
-    """Index and column of what decides: the first highlighted span, else the first line with a telling word."""
+    """Index and column of what decides: the first highlighted span, else the first line with a telling word.
+
+    A traceback ends with what it is about: its last line decides.
+    """
     if evidence.spans:
         start, seen = evidence.spans[0][0], 0
         for i, text in enumerate(texts):
             if start <= seen + len(text):
                 return i, start - seen
             seen += len(text) + 1
+    told = next((i for i in range(len(texts) - 1, 0, -1) if _EXCEPTION.search(texts[i])), None)
+    if told is not None and "Traceback (most recent" in texts[0]:
+        return told, 0
     for i, text in enumerate(texts):
         word = _DECIDES.search(text)
         if word:

@@ -32,7 +32,7 @@ def test_fault_jump_and_summary() -> None:
     servos = {(r.host, r.fields["daemon"]): r for r in of(found, "ptp_servo")}
     lost = servos[("gpu-a07", "ptp4l")]
     assert (lost.fields["locked"], lost.fields["max_offset_ns"], lost.fields["last_offset_ns"]) == (False, 45000, 90000)
-    assert [e.first for e in lost.evidence] == [1, 2, 5]
+    assert [e.first for e in lost.evidence] == [5, 2, 1]
     summary = servos[("gpu-a08", "phc2sys")].fields
     assert (summary["state"], summary["locked"], summary["max_offset_ns"]) == ("summary", True, 40)
     assert [r.fields["state"] for r in of(found, "ptp_port")] == ["UNCALIBRATED", "FAULTY"]

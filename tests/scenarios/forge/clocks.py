@@ -131,12 +131,15 @@ def ptp_unlocked(rng: Random, swapped: bool) -> Scenario:
     bundle.add("job/train.log", torchlog.steps(start - 1200, rng, 20, 900), command="tail -20 train.log")
     surround(bundle, cluster, rng, busy=True, skip=["clock"])
     rule = "clock/step-or-ptp-unlocked"
+    told = bundle.files[f"{guilty.name}/clock/journal-ptp4l.txt"].count("\n")
+    last = f"{guilty.name}/clock/journal-ptp4l.txt:{told}"
     return Scenario(bundle, Truth(
         roots=[rule],
         consequences=["clock/stepped"],
         absent=SILENT,
         subjects={rule: {"host": [guilty.name]}},
-        first=[[guilty.name], [f"{guilty.name}/clock/journal-ptp4l.txt:"], []],
+        evidence={rule: [last]},
+        first=[[guilty.name], [last], []],
         never=[h.name for h in cluster.hosts if h is not guilty],
         exit=0,
     ))  # fmt: skip

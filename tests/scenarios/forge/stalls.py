@@ -189,7 +189,7 @@ def crashed_rank(rng: Random, swapped: bool) -> Scenario:
         absent=NETWORK_AND_HOSTS,
         subjects={rule: {"rank": [str(lost)], "host": [guilty.name]}},
         evidence={rule: [bundle.at(there, "KeyError: 'tokens'")]},
-        first=[[f"rank {lost} ", guilty.name], [there + ":", "Traceback|KeyError"], [guilty.name]],
+        first=[[f"rank {lost} ", guilty.name], [bundle.at(there, "KeyError: 'tokens'")], [guilty.name]],
         never=[h.name for h in cluster.hosts if h is not guilty],
     ))  # fmt: skip
 
