@@ -24,10 +24,8 @@ def test_bash_completion_knows_the_commands():
 
 def test_man_page_is_well_formed():
     text = (pages.TOP / pages.MAN).read_text("utf-8")
-    assert (
-        text.startswith(".TH DIAGNOSE 1") and "collect" not in text.split(".SH EXIT STATUS")[0].split(".SH COMMANDS")[1]
-    )
-    for word in ("diagnose analyze", "diagnose rules lint", "\\-\\-fail\\-on", ".SH EXIT STATUS"):
+    assert text.startswith(".TH DIAGNOSE 1")
+    for word in ("diagnose analyze", "diagnose collect", "diagnose rules lint", "\\-\\-fail\\-on", ".SH EXIT STATUS"):
         assert word in text
     if shutil.which("groff"):
         done = subprocess.run(
