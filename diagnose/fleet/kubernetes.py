@@ -135,7 +135,7 @@ def read_pod(item: dict[str, Any], cluster: Cluster) -> Pod:
     trouble = ""
     if wanted not in [c["name"] for c in containers]:
         trouble = f"the pod has no container {wanted}"
-    elif phase != "Running" or not _at(status, "state", "running"):
+    elif phase != "Running" or not isinstance(_at(status, "state", "running"), dict):
         waiting = _at(status, "state", "waiting", "reason") or _at(status, "state", "terminated", "reason")
         trouble = f"the pod is {phase}" + (f", its container {wanted}: {waiting}" if waiting else "")
     owner = next(iter(_list(item, "metadata", "ownerReferences")), {})
