@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development commands that set up what they need: `python3 dev.py demo|test|lint|pages|pyz|e2e|setup`. Stdlib only."""
+"""Development commands that set up what they need: `python3 dev.py demo|test|other|lint|pages|pyz|e2e|setup`. Stdlib only."""
 
 import os
 import subprocess
@@ -11,6 +11,8 @@ VENV = Path(os.environ.get("DIAGNOSE_VENV", TOP / ".venv"))
 BIN = VENV / "bin"
 # What the stalled job of `e2e` needs; never a dependency of diagnose.
 TORCH = ("torch==2.13.0", "numpy", "py-spy>=0.4")
+# Tests of packaging, guides and made files: they build their own environments or hold for one Python.
+OWN_PYTHON = ("test_packaging", "test_docs", "test_pages")
 # durable-rules 2.0.28 uses a C function that CPython 3.13 removed; its successor has the same signature.
 BUILD_FLAGS = "-DPyEval_CallObject=PyObject_CallObject"
 
@@ -74,6 +76,14 @@ def test():
     call(BIN / "python", "-m", "pytest", "-q", "-n", "auto", *sys.argv[2:])
 
 
+def other():
+    """The tests that another Python could break: engine, rules, parsers, tables, scenarios."""
+    setup()
+    chosen = ["tests/parsers", "tests/tables", "tests/rooms", "tests/scenarios", "tests/report"]
+    chosen += [str(p.relative_to(TOP)) for p in sorted((TOP / "tests").glob("test_*.py")) if p.stem not in OWN_PYTHON]
+    call(BIN / "python", "-m", "pytest", "-q", "-n", "auto", *chosen)
+
+
 def pyz():
     """Build dist/diagnose-collect.pyz: the collector as one file for hosts that have nothing but python3 (3.6+)."""
     sys.path.insert(0, str(TOP))
@@ -101,6 +111,7 @@ def e2e():
 
 TASKS = {
     "setup": setup, "demo": demo, "lint": lint, "pages": pages, "pyz": pyz, "e2e": e2e, "test": test,
+    "other": other,
 }  # fmt: skip
 
 if __name__ == "__main__":
