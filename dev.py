@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development commands that set up what they need: `python3 dev.py demo|test|other|lint|pages|pyz|e2e|setup`. Stdlib only."""
+"""Development commands that set up what they need: `python3 dev.py demo`, `test`, `lint` and more. Stdlib only."""
 
 import os
 import subprocess
