@@ -1,7 +1,8 @@
 """Sentences of rules with facts filled in: `{pause.device} pauses {pause.value:.1%} of the time`.
 
 A placeholder is `alias.field` with an optional format specification; nothing else of Python's format language is
-allowed. A field that is not known is written as "unknown".
+allowed. A field that is not known is written as "unknown". What stands in `[[ … ]]` is said only when all its fields
+are known; `[[a||b]]` says b otherwise: `{err.host}[[ {err.device}]] lost [[{err.peer}||its peer]]`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,21 @@ _FORMATTER = string.Formatter()
 _REFERENCE = re.compile(r"([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)\Z")
 _SPEC = re.compile(r"(?:[<>^]?\d{1,3})?[,_]?(?:\.\d{1,2})?[dfeg%sx]?\Z")
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)\}")
+_OPTIONAL = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
+_OTHERWISE = "||"
 _SAMPLES: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
 
 
 def check_template(text: str, aliases: Mapping[str, str], vocabulary: Vocabulary) -> list[str]:
     """What is wrong with a template, in words; `aliases` maps aliases to kinds."""
+    plain = _OPTIONAL.sub(lambda found: found[1].replace(_OTHERWISE, " "), text)
     try:
-        parts = list(_FORMATTER.parse(text))
+        parts = list(_FORMATTER.parse(plain))
     except ValueError as error:
         return [f"unreadable template: {error} (write {{{{ and }}}} for braces)"]
     wrong: list[str] = []
+    if "[[" in plain or "]]" in plain:
+        wrong.append("'[[' and ']]' must come in pairs, one pair not inside another")
     for _, name, spec, conversion in parts:
         if name is None:
             continue
@@ -54,6 +60,24 @@ def check_placeholders(text: str, aliases: Mapping[str, str], vocabulary: Vocabu
 
 def render(text: str, bindings: Mapping[str, Fact]) -> str:
     """The sentence; the template must have passed `check_template`."""
+    words: list[str] = []
+    at = 0
+    for found in _OPTIONAL.finditer(text):
+        words += (_rendered(text[at : found.start()], bindings), _first_known(found[1], bindings))
+        at = found.end()
+    words.append(_rendered(text[at:], bindings))
+    return "".join(words)
+
+
+def _first_known(text: str, bindings: Mapping[str, Fact]) -> str:
+    """The first of two variants whose fields are all known; the second as it comes, nothing without one."""
+    first, _, otherwise = text.partition(_OTHERWISE)
+    names = [name for _, name, _, _ in _FORMATTER.parse(first) if name is not None]
+    known = all(_value(bindings, *name.split(".", 1)) is not None for name in names)
+    return _rendered(first if known else otherwise, bindings)
+
+
+def _rendered(text: str, bindings: Mapping[str, Fact]) -> str:
     words: list[str] = []
     for literal, name, spec, _ in _FORMATTER.parse(text):
         words.append(literal)
@@ -100,9 +124,13 @@ def _spec_problems(name: str, spec: str, type_name: str) -> list[str]:
     return []
 
 
-def _written(bindings: Mapping[str, Fact], alias: str, field: str, spec: str) -> str:
+def _value(bindings: Mapping[str, Fact], alias: str, field: str) -> Value | None:
     fact = bindings.get(alias)
-    value = fact.get(field) if fact else None
+    return fact.get(field) if fact else None
+
+
+def _written(bindings: Mapping[str, Fact], alias: str, field: str, spec: str) -> str:
+    value = _value(bindings, alias, field)
     if value is None:
         return UNKNOWN
     if isinstance(value, tuple):

@@ -317,6 +317,12 @@ def test_wording():
     assert fill("ethtool {a.device} | awk '{print $1}' {a.rank}", facts, shell=True) == (
         "ethtool 'eth0; reboot' | awk '{print $1}' <rank>"
     )
+    optional = "{a.host}[[ rank {a.rank}]][[ at {a.value:.1f}]]: [[{a.rank}||{a.metric}, a rate]]"
+    assert check_template(optional, aliases, vocabulary()) == []
+    assert render(optional, facts) == "n1 at 0.1: unknown, a rate"
+    assert render("[[{a.value:.0%}||none]] [x]", facts) == "12% [x]"
+    for text in ("[[ {a.rank}", "{a.rank}]]", "[[a [[b]] c]]", "[[{b.host}]]"):
+        assert check_template(text, aliases, vocabulary()), text
     for text in ("{a}", "{}", "{0.host}", "{a.host[0]}", "{a.host.x}", "{a.value:{a.value}}", "{a.host", "{b.host}"):
         assert check_template(text, aliases, vocabulary()), text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -28,6 +29,10 @@ from diagnose.report.words import Words
 from diagnose.vocabulary import Vocabulary
 
 Form = Literal["title", "head", "text", "item", "sub", "command"]
+
+
+_OPTIONAL = re.compile(r"\[\[((?:(?!\|\||\]\]).)*)(?:\|\|(?:(?!\]\]).)*)?\]\]", re.DOTALL)
+"""Words said only when their fields are known, and what is said otherwise; a page shows the first."""
 
 
 class Block(NamedTuple):
@@ -76,7 +81,7 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     severities = list(dict.fromkeys(words.severity(choice.severity) for choice in rule.severity))
     status = [" / ".join(severities), words[rule.confidence], f"{words['page_status']} {rule.status}"]
     yield Block("text", " · ".join(status), rule.id)
-    yield Block("text", texts.says)
+    yield Block("text", _OPTIONAL.sub(r"\1", texts.says))
     yield Block("head", words["page_evidence"])
     yield from _patterns(rule.when, vocabulary, commands=True)
     if rule.supports:
