@@ -122,7 +122,8 @@ def _items(items: dict[str, str]) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("·", "\\(bu")
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    escaped = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in escaped)
     return "\\&" + escaped if escaped.startswith((".", "'")) else escaped
 
 
