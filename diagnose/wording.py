@@ -23,6 +23,7 @@ _SPEC = re.compile(r"(?:[<>^]?\d{1,3})?[,_]?(?:\.\d{1,2})?[dfeg%sx]?\Z")
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)\}")
 _OPTIONAL = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
 _OTHERWISE = "||"
+_CLIMBS = re.compile(r"(?:^|/)\.\.(?:/|$)")
 _SAMPLES: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
 
 
@@ -90,7 +91,8 @@ def _rendered(text: str, bindings: Mapping[str, Fact]) -> str:
 def fill(text: str, bindings: Mapping[str, Fact], *, shell: bool = False) -> str:
     """A step or command with its exact `{alias.field}` filled in; `shell` quotes the values, they come from evidence.
 
-    Unknown values keep the field's name in angle brackets, as in `ethtool -S <device>`.
+    Unknown values keep the field's name in angle brackets, as in `ethtool -S <device>`. So do values that quoting does
+    not make safe in a command: options, paths that climb, and odd names between quotes of the command itself.
     """
 
     def put(found: re.Match[str]) -> str:
@@ -100,9 +102,35 @@ def fill(text: str, bindings: Mapping[str, Fact], *, shell: bool = False) -> str
         if bindings[alias].get(field) is None:
             return f"<{field}>"
         value = _written(bindings, alias, field, "")
-        return shlex.quote(value) if shell else value
+        if not shell:
+            return value
+        return _argument(value, _inside_quotes(text[: found.start()])) or f"<{field}>"
 
     return _PLACEHOLDER.sub(put, text)
+
+
+def _argument(value: str, quoted: bool) -> str | None:
+    """A value as (part of) one argument of a command, or None when it could be more than that."""
+    if value.startswith("-") or _CLIMBS.search(value) or not value.isprintable():
+        return None
+    plain = shlex.quote(value)
+    return None if quoted and plain != value else plain
+
+
+def _inside_quotes(before: str) -> bool:
+    """Whether a shell command is inside single or double quotes after these characters."""
+    mark = ""
+    escaped = False
+    for char in before:
+        if escaped:
+            escaped = False
+        elif char == "\\" and mark != "'":
+            escaped = True
+        elif mark:
+            mark = "" if char == mark else mark
+        elif char in "'\"":
+            mark = char
+    return bool(mark)
 
 
 def _reference_problem(alias: str, field: str, aliases: Mapping[str, str], vocabulary: Vocabulary) -> str | None:

@@ -317,6 +317,17 @@ def test_wording():
     assert fill("ethtool {a.device} | awk '{print $1}' {a.rank}", facts, shell=True) == (
         "ethtool 'eth0; reboot' | awk '{print $1}' <rank>"
     )
+    for hostile in ("-rf", "../../etc/shadow", "eth0/../x", "a\nreboot", "\x1b[2J"):
+        odd = {"a": Fact("f1", "nic_rate", {"device": hostile})}
+        assert fill("ethtool -S {a.device}; echo x", odd, shell=True) == "ethtool -S <device>; echo x"
+    for value, shown in (
+        ("eth0", "eth0"),
+        ("x'; reboot #", "<device>"),
+        ("$(reboot)", "<device>"),
+        ("a b", "<device>"),
+    ):
+        odd = {"a": Fact("f1", "nic_rate", {"device": value})}
+        assert fill("grep 'it {a.device}'", odd, shell=True) == f"grep 'it {shown}'"
     optional = "{a.host}[[ rank {a.rank}]][[ at {a.value:.1f}]]: [[{a.rank}||{a.metric}, a rate]]"
     assert check_template(optional, aliases, vocabulary()) == []
     assert render(optional, facts) == "n1 at 0.1: unknown, a rate"
