@@ -22,7 +22,8 @@ _SURE = re.compile(
     r"|MPI_ABORT was invoked|BAD TERMINATION OF ONE"
     r"|[Rr]ewound credential|[Ee]xpired credential|[Cc]lock skew too great|clock difference against peer"
     r"|certificate is not yet valid|is not yet valid: current time|^NAME\s{1,80}READY\s{1,20}STATUS"
-    r"|^\s*(?:\S{1,40}\s+)?(?:Warning|Normal)\s+(?:Evicted|Preempted|OOMKilling|SystemOOM|NodeNotReady|TaintManager)"
+    r"|^\s*(?:\S{1,40}\s+)?(?:Warning|Normal)\s+(?:Evicted|Preempted|OOMKilling|SystemOOM|NodeNotReady|TaintManager"
+    r"|FailedScheduling|UnexpectedAdmissionError)"
     r"|exitCode: \d",
     re.MULTILINE,
 )
@@ -97,7 +98,7 @@ class _Job:
 
     def finish(self) -> Digest:
         """The digest. Task numbers of srun are ranks where a host has several and no torchrun stands between."""
-        for seen in self.kubernetes.finish():
+        for seen in self.kubernetes.close():
             self._add(seen, None)
         ranked = not self.torchrun and any(len(tasks) > 1 for tasks in self.slurm.tasks_of.values())
         for seen in self._tasks:

@@ -14,7 +14,7 @@ from ._seen import Seen, exited, short
 
 GATES = (
     "OOMKilled", "Exit Code:", "exitCode:", "Evict", "Preempt", "OOMKilling", "NodeNotReady", "TaintManager", "READY",
-    "DeadlineExceeded", "SystemOOM",
+    "DeadlineExceeded", "SystemOOM", "FailedScheduling", "UnexpectedAdmissionError",
 )  # fmt: skip
 
 _KEY = re.compile(
@@ -29,7 +29,10 @@ _EVENT = re.compile(
 _EVENTS = {
     "Evicted": "evicted", "TaintManagerEviction": "evicted", "Preempted": "preempted", "OOMKilling": "oom",
     "SystemOOM": "oom", "NodeNotReady": "node_fail", "DeadlineExceeded": "time_limit",
+    "UnexpectedAdmissionError": "unschedulable",
 }  # fmt: skip
+_MAX_WAITING = 10_000
+_POD = re.compile(r"\bpod/(?P<pod>[a-z0-9][a-z0-9.-]{0,62})")
 _ON_NODE = re.compile(r"\b(?:on node |[Nn]ode/)(?P<host>[a-z0-9][a-z0-9.-]{0,62})\b")
 _STATUS_EVENTS = {"Evicted": "evicted", "Preempting": "preempted", "NodeLost": "node_fail", "NodeShutdown": "node_fail"}
 
@@ -48,6 +51,9 @@ class Kubernetes:
         self._columns: dict[str, int] = {}
         self._yaml: dict[str, str] = {}
         self._yaml_lines: list[Line] = []
+        self._waiting: dict[str | None, Seen] = {}
+        """Pods that the scheduler could not place at first; events are not always in the order of time."""
+        self._placed: set[str | None] = set()
 
     def feed(self, line: Line, text: str) -> Iterator[Seen]:
         """What this line says, or completes."""
@@ -72,6 +78,11 @@ class Kubernetes:
             self._columns = {word: n for n, word in reversed(list(enumerate(text.split())))}  # NODE, not NOMINATED NODE
         elif self._columns:
             yield from self._pod_row(line, text)
+
+    def close(self) -> Iterator[Seen]:
+        """What is left at the end: the terminated state that was being read, and pods without a node."""
+        yield from self.finish()
+        yield from (said for pod, said in self._waiting.items() if pod not in self._placed)
 
     def finish(self) -> Iterator[Seen]:
         """The terminated state that was being read."""
@@ -104,16 +115,20 @@ class Kubernetes:
         self, code: int, reason: str, lines: list[Line], at: float | None, host: str | None
     ) -> Iterator[Seen]:
         self.judged = True
-        if code == 0:
+        oom = reason == "OOMKilled"  # the code is 0 where only a child was killed
+        if code == 0 and not oom:
             return
         fields = exited(code)
-        if reason == "OOMKilled":
+        if oom:
             fields["reason"] = "oom"
         elif reason == "DeadlineExceeded":
             fields["reason"] = "time_limit"
         what = "/".join(part for part in (self._pod, self._container) if part)
         fields |= {"reporter": "kubernetes", "text": short(f"{what} {reason} exit code {code}")}
         yield Seen("process_exit", fields, lines, host, at=at, key=("pod", what, code, reason, at))
+        if oom:
+            event = {"event": "oom", "text": fields["text"]}
+            yield Seen("job_event", event, lines, host, at=at, key=("oom", what, at))
 
     def _yaml_key(self, line: Line, key: str, value: str) -> Iterator[Seen]:
         if key == "nodeName":
@@ -132,7 +147,15 @@ class Kubernetes:
 
     def _event(self, line: Line, m: re.Match[str]) -> Iterator[Seen]:
         event = _EVENTS.get(m["reason"])
-        if event:
+        if m["reason"] in ("FailedScheduling", "Scheduled"):
+            named = _POD.search(f"{m['object']} {m['rest']}")
+            pod = named["pod"] if named else self._pod
+            if m["reason"] == "Scheduled":
+                self._placed.add(pod)
+            elif len(self._waiting) < _MAX_WAITING:
+                fields = {"event": "unschedulable", "text": short(f"{m['reason']} {m['rest']}")}
+                self._waiting[pod] = Seen("job_event", fields, [line], key=("unschedulable", pod))
+        elif event:
             host = _ON_NODE.search(m["rest"])
             yield self._happened(event, f"{m['reason']} {m['rest']}", line, host["host"] if host else None)
 
@@ -155,9 +178,10 @@ class Kubernetes:
             self.judged = True
         if status in ("OOMKilled", "Error"):
             fields = {"reason": "oom" if status == "OOMKilled" else "error", "reporter": "kubernetes"}
-            yield Seen(
-                "process_exit", fields | {"text": f"pod {name} {status}"}, [line], node, key=("pods", name, status)
-            )
+            fields["text"] = f"pod {name} {status}"
+            yield Seen("process_exit", fields, [line], node, key=("pods", name, status))
+            if status == "OOMKilled":
+                yield Seen("job_event", {"event": "oom", "text": fields["text"]}, [line], node, key=("oom", name, None))
         elif status in _STATUS_EVENTS:
             event = _STATUS_EVENTS[status]
             yield Seen("job_event", {"event": event, "text": f"pod {name} {status}"}, [line], node, key=(event, name))

@@ -19,6 +19,7 @@ GATES = (
     "JobID",
     "exceeded memory limit",
     "Node failure on",
+    "srun: Terminating",
 )
 
 _CANCELLED = re.compile(
@@ -56,6 +57,7 @@ _STATES: dict[str, tuple[str | None, str | None]] = {  # state: (event, reason o
     "BOOT_FAIL": ("node_fail", "node_fail"),
 }
 _FINE = ("COMPLETED", "RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "REQUEUED", "SUSPENDED", "RESIZING")
+_EXIT_CODE = re.compile(r"\d{1,3}:\d{1,3}")
 _RULE = re.compile(r"\s*-{3,}(?:\s+-{3,})*\s*$")
 
 
@@ -71,10 +73,14 @@ class Slurm:
         self._job: str | None = None
         self._state: tuple[str, Line] | None = None
         self._told: set[tuple[str, str, str]] = set()
+        self._failed = self._ending = False
+        """A task failed by itself; after that, the end of the step is its consequence."""
 
     def feed(self, line: Line, text: str) -> Iterator[Seen]:
         """What this line says."""
-        if "*** " in text:
+        if "srun: Terminating" in text:
+            self._ending = self._ending or self._failed
+        elif "*** " in text:
             yield from self._cancelled(line, text)
         elif "srun: error: " in text:
             yield from self._srun(line, text)
@@ -90,10 +96,14 @@ class Slurm:
         if m is None:
             return
         why = m.groupdict().get("why") or ""
+        self.judged = True
+        if not why and self._failed:
+            self._ending = True
+            return
         event = next((event for literal, event in _WHY if literal in why), "cancelled")
         at, _ = parse_time(m["at"])
         fields = {"event": event, "job": m["job"], "text": short(text)}
-        self.judged = True
+        self._ending = True
         yield Seen("job_event", fields, [line], m["host"], at=at, key=(event, m["job"], m["host"]))
 
     def _srun(self, line: Line, text: str) -> Iterator[Seen]:
@@ -114,18 +124,23 @@ class Slurm:
         if "reason" not in fields:
             return
         self.judged = True
+        if fields["reason"] == "killed" and self._ending:
+            fields["reason"] = "cancelled"
+        self._failed = self._failed or fields["reason"] != "cancelled"
         fields |= {"reporter": "slurm", "text": short(text)}
         host = _one_host(m["hosts"])
         tasks = tuple(_numbers(m["tasks"]))
         if host:
             self.tasks_of.setdefault(host, set()).update(tasks)
         yield Seen("process_exit", fields, [line], host, tasks, key=("srun", code, word))
+        if fields["reason"] == "oom":
+            yield Seen("job_event", {"event": "oom", "text": short(text)}, [line], host, key=("oom", "srun", host))
 
     def _memory(self, line: Line, text: str) -> Iterator[Seen]:
         m = _OOM.search(text) or _MEMORY.search(text)
         if m:
             job = m["job"]
-            self.judged = True
+            self.judged = self._failed = True
             fields = {"event": "oom", "text": short(text)} | ({"job": job.rstrip(".")} if job else {})
             yield Seen("job_event", fields, [line], key=("oom", job))
 
@@ -145,6 +160,8 @@ class Slurm:
             self._columns = []
             return
         row = self._row(text)
+        if row.get("State", "").split(" ", 1)[0] not in (*_STATES, *_FINE):
+            row |= _by_form(text)
         job, state = row.get("JobID") or row.get("JobIDRaw") or "", row.get("State") or ""
         if not re.match(r"\d{1,12}", job):
             self._columns = []
@@ -201,6 +218,14 @@ class Slurm:
             for seen in self._ended(line, self._job or "0", state, pairs["ExitCode"], None):
                 seen.lines = [where] if where.number == line.number else [where, line]
                 yield seen
+
+
+def _by_form(text: str) -> dict[str, str]:
+    """Job, state and exit code of a row whose columns do not stand below their headings (edited by hand)."""
+    words = text.replace("|", " ").split()
+    state = next((word for word in words[1:] if word in _STATES or word in _FINE), None)
+    code = next((word for word in words[1:] if _EXIT_CODE.fullmatch(word)), "")
+    return {"JobID": words[0], "State": state, "ExitCode": code} if state else {}
 
 
 def _one_host(text: str) -> str | None:

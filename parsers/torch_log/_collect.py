@@ -82,6 +82,8 @@ class Collector:
         if any(literal in text or literal in segment.origin for literal in _LAUNCHER):
             self._launched = True
         if HEADER in text:
+            if "exitcode" in text:
+                self._use(window, self._exits.launcher(window, index, segment))
             self._traceback(window, index, segment)
         elif any(gate in text for gate in DESYNC_GATES):
             self._desync(window, index, segment)

@@ -37,7 +37,7 @@ def first_line(text: str) -> str:
 
 _SIDE = re.compile(
     r"Rank(?P<rank>\d{1,6})isrunning(?:inconsistent)?collective:CollectiveFingerPrint\("
-    r"(?:SequenceNumber=(?P<seq>\d{1,18}),)?OpType=(?P<op>\w{1,40})"
+    r"(?:SequenceNumber=(?P<seq>\d{1,18}),?)?OpType=(?P<op>\w{1,40})"
     r"(?:,TensorShape=\[(?P<shape>[\d,]{0,400})\])?(?:,TensorDtypes=(?P<dtype>\w{1,200}))?"
 )
 _ASPECTS: tuple[tuple[str, str], ...] = (
@@ -49,7 +49,10 @@ _ASPECTS: tuple[tuple[str, str], ...] = (
 
 
 def fingerprint(text: str) -> Iterator[Found]:
-    """`Detected mismatch between collectives on ranks.` (torch 1.9+); nested brackets are read by key."""
+    """`Detected mismatch between collectives on ranks.` (torch 1.9+); nested brackets are read by key.
+
+    Calls without tensors lack the comma after the number (torch 2.0 to 2.7): `SequenceNumber=1OpType=BARRIER`.
+    """
     squeezed = squeeze(text)
     sides = list(_SIDE.finditer(squeezed))
     if not sides:

@@ -69,7 +69,8 @@ def short_line(text: str, index: int) -> Exit | None:
     if m is None or int(m["code"]) == 0:
         return None
     fields = exit_fields(int(m["code"])) | {"local_rank": int(m["local"]), "pid": int(m["pid"])}
-    fields |= {"reporter": "torchrun", "text": text.strip()[:300]}
+    said = text.strip() if m.end() <= 300 else text[m.start() :]
+    fields |= {"reporter": "torchrun", "text": said[:300].rstrip()}
     return Exit(fields, index, index)
 
 

@@ -22,6 +22,7 @@ def test_slurm() -> None:
     events = [(r.fields["event"], r.fields.get("job"), r.host, r.evidence[0].first) for r in of(found, "job_event")]
     assert events == [
         ("oom", "4711.0", None, 1),
+        ("oom", None, "gpu-a03", 2),
         ("time_limit", "4711.0", "gpu-a01", 5),
         ("preempted", "4712", "gpu-a02", 6),
         ("node_fail", "4713", "gpu-a04", 7),
@@ -66,13 +67,61 @@ def test_kubernetes() -> None:
     assert pod.at == 1772625540.0
     assert (pod.evidence[0].first, pod.evidence[0].last) == (9, 13)
     assert (row.host, row.fields["reason"]) == ("gpu-node-02", "oom")
-    assert [(r.fields["event"], r.host) for r in of(found, "job_event")] == [("evicted", "gpu-node-07")]
+    assert [(r.fields["event"], r.host) for r in of(found, "job_event")] == [
+        ("oom", "gpu-node-07"),
+        ("evicted", "gpu-node-07"),
+        ("oom", "gpu-node-02"),
+    ]
 
 
 def test_yaml_status() -> None:
     text = "  nodeName: gpu-node-09\n      terminated:\n        exitCode: 139\n        reason: Error\n"
     (found,) = run(PARSER, text)
     assert (found.host, found.fields["signal"], found.fields["reason"]) == ("gpu-node-09", "SIGSEGV", "crashed")
+
+
+def test_a_container_of_which_only_a_child_was_killed() -> None:
+    text = "    State:          Terminated\n      Reason:       OOMKilled\n      Exit Code:    0\n"
+    exit_, event = run(PARSER, text)
+    assert (exit_.fields["reason"], event.fields["event"]) == ("oom", "oom")
+
+
+def test_a_pod_that_was_placed_later_is_no_news() -> None:
+    waiting = "5m  Warning  FailedScheduling  pod/worker-3  0/12 nodes are available: 12 Insufficient nvidia.com/gpu.\n"
+    placed = "4m  Normal  Scheduled  pod/worker-3  Successfully assigned default/worker-3 to gpu-node-02\n"
+    (found,) = run(PARSER, waiting)
+    assert (found.fields["event"], found.host) == ("unschedulable", None)
+    assert run(PARSER, waiting + placed) == run(PARSER, placed + waiting) == []
+
+
+@pytest.mark.parametrize("first", ["task 9: Bus error", "task 9: Exited with exit code 1", "tasks 8-9: Out Of Memory"])
+def test_the_end_of_a_step_after_a_failed_task_is_nobodys_wish(first: str) -> None:
+    text = f"""srun: error: gpu-a03: {first}
+srun: Terminating StepId=4711.0
+slurmstepd: error: *** STEP 4711.0 ON gpu-a01 CANCELLED AT 2026-03-04T17:20:00 ***
+srun: error: gpu-a01: tasks 0-7: Terminated
+srun: error: gpu-a02: tasks 10-17: Killed
+"""
+    found = run(PARSER, text)
+    assert "cancelled" not in {r.fields["event"] for r in of(found, "job_event")}
+    assert {r.fields["reason"] for r in of(found, "process_exit") if r.host != "gpu-a03"} == {"cancelled"}
+
+
+def test_tasks_that_end_after_a_cancel_were_cancelled() -> None:
+    text = """slurmstepd: error: *** STEP 4711.0 ON gpu-a01 CANCELLED AT 2026-03-04T17:20:00 ***
+srun: error: gpu-a02: tasks 10-17: Killed
+"""
+    found = run(PARSER, text)
+    assert [r.fields["event"] for r in of(found, "job_event")] == ["cancelled"]
+    assert {r.fields["reason"] for r in of(found, "process_exit")} == {"cancelled"}
+
+
+def test_a_row_of_sacct_that_was_edited() -> None:
+    text = """JobID           JobName  Partition      State ExitCode
+------------ ---------- ---------- ---------- --------
+4711.0  python3.12      debug     1 OUT_OF_ME+    0:125
+"""
+    assert [r.fields.get("reason") for r in of(run(PARSER, text), "process_exit")] == ["oom"]
 
 
 def test_mpirun() -> None:

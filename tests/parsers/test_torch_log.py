@@ -272,6 +272,30 @@ def test_a_task_of_srun_is_a_rank_unless_torchrun_stands_between(launcher: str, 
     assert only(text, "python_exception").rank == rank
 
 
+def test_a_fingerprint_without_the_comma_after_its_number() -> None:
+    text = (
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=4OpType=BARRIER), but Rank 2 is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=3OpType=BARRIER).Collectives differ in the following aspects: "
+        "\t Sequence number: 4vs 3\n"
+    )
+    (found,) = of(run(PARSER, text), "torch_mismatch")
+    assert [found.fields[n] for n in ("seq", "seq_other", "op", "op_other", "differs")] == [
+        4, 3, "BARRIER", "BARRIER", "seq",
+    ]  # fmt: skip
+
+
+def test_a_log_whose_line_ends_were_lost() -> None:
+    text = (
+        "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 811 closing signal SIGTERM" + " " * 300
+        + "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 4 (pid: 815) of binary"
+        + "/opt/python" + " " * 90 + 'Traceback (most recent call last):   File "/opt/bin/torchrun", line 33\n'
+    )  # fmt: skip
+    (found,) = of(run(PARSER, text), "process_exit")
+    assert (found.fields["signal"], found.fields["local_rank"], found.fields["pid"]) == ("SIGKILL", 4, 815)
+    assert str(found.fields["text"]).startswith("failed (exitcode: -9)")
+
+
 def test_a_wrapped_fingerprint() -> None:
     line = next(x for x in fixture("torch_log", "sick.txt").split("\n") if "CollectiveFingerPrint" in x)
     text = "\n".join([line[:90], *(f"[rank9]: {line[n : n + 80]}" for n in range(90, len(line), 80))])
