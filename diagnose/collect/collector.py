@@ -67,7 +67,7 @@ class Collection(object):
             self.cleaner.learn(secret_values(p.all_env))
         self.cleaner.learn(secret_values(dict(os.environ)))
         try:
-            writer = Writer(folder, self._head(), self.cleaner.clean)
+            writer = Writer(folder, self._head(), self.cleaner.clean, self.cleaner.masked)
         except DiskFull:
             print("no room for a bundle at %s" % folder, file=sys.stderr)
             return NOTHING

@@ -184,12 +184,12 @@ class Identities(object):
         token = self._host(word)
         if token is not None:
             alone = match.string[match.start() - 1 : match.start()] + match.string[match.end() : match.end() + 1]
-            if len(word) < 5 and word.isalpha() and any(c in "._/-=" for c in alone.strip()):
+            if _plain(word) and any(c in "._/-=" for c in alone.strip()):
                 return word
             return token
         if "." not in word:
             return word
-        return ".".join(self._host(part) or part for part in word.split("."))
+        return ".".join(part if _plain(part) else self._host(part) or part for part in word.split("."))
 
     def _host(self, word: str) -> Optional[str]:
         low = word.lower()
@@ -295,6 +295,11 @@ class Identities(object):
 
 
 _WORD_OR_USER = re.compile(r"(?<![\w.-])[A-Za-z][\w.-]{1,31}(?![\w-])")
+
+
+def _plain(word: str) -> bool:
+    """Whether a host's name is a short word, which means something else inside of longer names (vm.swappiness)."""
+    return len(word) < 5 and word.isalpha()
 
 
 def _kept(part: str) -> bool:

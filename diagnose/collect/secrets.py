@@ -43,7 +43,7 @@ SHAPES: Tuple[Tuple[Tuple[str, ...], Pattern[str]], ...] = tuple(
         (("atlasv1",), r"\b[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{50,100}"),
         (("AGE-SECRET-KEY-",), r"\bAGE-SECRET-KEY-1[0-9A-Z]{50,70}"),
         (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{4,8000}(?:\.[A-Za-z0-9_-]{4,8000}){0,3}"),
-        ((":AA",), r"\b\d{8,10}:AA[A-Za-z0-9_-]{32,36}\b"),
+        ((":AA",), r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,36}\b"),
         (("8Q~", "7Q~"), r"\b[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{30,40}"),
         (
             ("lin_api_", "glsa_", "glc_", "shpat_", "sntrys_", "rubygems_", "figd_", "ATATT3", "PMAK-", "EAAC", "sgp_"),
@@ -124,7 +124,7 @@ _ASSIGNED = re.compile(
     r"(?:\\?[\"']\\?(?P<quoted>[^\"'\\\r\n]{1,4000})|(?P<bare>[^\s\"'\\,;&<>(){}\[\]|]{1,4000}))"
 )
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----")
-_PEM_LINE = re.compile(r"[A-Za-z0-9+/=:,.\\ -]{0,200}")
+_KEY_RUN = re.compile(r"[A-Za-z0-9+/=]{24,}")
 _PUTTY = re.compile(r"Private-Lines: \d{1,4}\r?\n((?:[^\r\n]{0,80}\r?\n){1,60})")
 _HARMLESS = re.compile(
     r"(?:\*+|x{3,}|<[^>]*>|\[?(?:secret-[0-9a-f]{8}|redacted|masked|hidden|removed|filtered|omitted)\]?|none|null|nil|true|false|yes|no|on|off|unset|empty|undefined"
@@ -188,6 +188,10 @@ class Cleaner(object):
         mark = hmac.new(self._key, value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:8]
         return "[SECRET-%s]" % mark
 
+    def block(self, value: str) -> str:
+        """What stands in for lines of a key."""
+        return "\n" + self.token(value) + "\n"
+
     def clean(self, data: bytes) -> bytes:
         """A text file with its credentials taken out; other bytes stay as they are. UTF-16 is read as such."""
         for mark, codec in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
@@ -197,17 +201,9 @@ class Cleaner(object):
 
     def masked(self, data: bytes) -> bytes:
         """Binary data with credentials overwritten in place by as many `x`, so that lengths inside stay true."""
-        text = data.decode("latin-1")
-        for value, _ in self._known:
-            if value in text:
-                text = text.replace(value, "x" * len(value))
-        for gates, pattern in SHAPES:
-            if any(g in text for g in gates):
-                text = pattern.sub(lambda m: "x" * len(m.group()), text)
-        for gates, pattern in PLACES:
-            if any(g in text for g in gates):
-                text = pattern.sub(lambda m: _swap(m, "x" * len(m.group("value"))), text)
-        return text.encode("latin-1")
+        masker = _Masker()
+        masker._known = [(value, "x" * len(value)) for value, _ in self._known]
+        return masker.text(data.decode("latin-1")).encode("latin-1")
 
     def text(self, text: str) -> str:
         """A text with its credentials taken out."""
@@ -217,7 +213,7 @@ class Cleaner(object):
         if "PRIVATE KEY" in text:
             text = self._pem(text)
         if "Private-Lines:" in text:
-            text = _PUTTY.sub(lambda m: _swap(m, self.token(m.group(1)) + "\n", 1), text)
+            text = _PUTTY.sub(lambda m: _swap(m, self.block(m.group(1)), 1), text)
         for gates, pattern in SHAPES:
             if any(g in text for g in gates):
                 text = pattern.sub(lambda m: self.token(m.group()), text)
@@ -241,7 +237,7 @@ class Cleaner(object):
             end = text.find("-----END " + head.group(1) + "-----", head.end(), head.end() + 20000)
             if end < 0:
                 end = _end_of_key(text, head.end())
-            out += [text[at : head.end()], "\n", self.token(text[head.end() : end]), "\n"]
+            out += [text[at : head.end()], self.block(text[head.end() : end])]
             at = end
         return "".join(out + [text[at:]])
 
@@ -263,6 +259,16 @@ class Cleaner(object):
         return "".join(out + [text[at:]]) if out else text
 
 
+class _Masker(Cleaner):
+    """Overwrites instead of replacing."""
+
+    def token(self, value: str) -> str:
+        return "x" * len(value)
+
+    def block(self, value: str) -> str:
+        return "x" * len(value)
+
+
 def _swap(match: Match[str], value: str, group: "object" = "value") -> str:
     start, end = match.span(group)  # type: ignore[arg-type]
     whole, offset = match.group(), match.start()
@@ -270,16 +276,13 @@ def _swap(match: Match[str], value: str, group: "object" = "value") -> str:
 
 
 def _end_of_key(text: str, start: int) -> int:
-    """Where a key that was cut off ends: after the last line that can belong to it."""
+    """Where a key that was cut off ends: after the last long run of base64 that is close to the one before."""
     end = start
-    for _ in range(120):
-        line_end = text.find("\n", end + 1)
-        line = text[end : line_end if line_end >= 0 else len(text)].strip()
-        if line and (not _PEM_LINE.match(line[-72:]) or " " in line[-60:].strip(" -")):
+    for _ in range(200):
+        run = _KEY_RUN.search(text, end, end + 200)
+        if run is None:
             break
-        end = line_end if line_end >= 0 else len(text)
-        if line_end < 0:
-            break
+        end = run.end()
     return end
 
 

@@ -36,12 +36,17 @@ def is_full(error: OSError) -> bool:
 
 
 class Writer(object):
-    """Files and manifest of one bundle. Safe for several threads. `clean` takes credentials out of every text."""
+    """Files and manifest of one bundle, for several threads. `clean` takes credentials out of texts, `mask` overwrites
+    them in binary data.
+    """
 
-    def __init__(self, folder: str, head: Dict[str, Any], clean: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, folder: str, head: Dict[str, Any], clean: Callable[[bytes], bytes], mask: Callable[[bytes], bytes] = bytes
+    ) -> None:
         self.folder = folder
         self.head = head
         self.clean = clean
+        self.mask = mask
         self.full = False
         self.files: List[Dict[str, Any]] = []
         self.absent: List[Dict[str, Any]] = []
@@ -56,7 +61,7 @@ class Writer(object):
 
     def put(self, path: str, data: bytes, entry: Dict[str, Any], binary: bool = False) -> Optional[Dict[str, Any]]:
         """Write one file, cleaned, with its manifest entry; None, and an absence, when that is not possible."""
-        data = data if binary else self.clean(data)
+        data = self.mask(data) if binary else self.clean(data)
         target = os.path.join(self.folder, path)
         if self.full and len(data) > 65536:
             self.miss(entry.get("command") or path, "disk full")
