@@ -17,7 +17,10 @@ from diagnose.collect import bundles, rewrite
 from diagnose.collect.options import BadOption
 from tests.collect.support import TOP, everything, manifest
 
-LOG = "gpu07:4711:4790 [3] NCCL INFO Bootstrap : Using eth0:10.20.33.7<0>\nHF_TOKEN=abcdef123456 by alice in /home/alice/x\n"
+LOG = (
+    "gpu07:4711:4790 [3] NCCL INFO Bootstrap : Using eth0:10.20.33.7<0>\n"
+    "HF_TOKEN=abcdef123456 by alice in /home/alice/x\n"
+)
 DUMP = {"version": "2.10", "pg_config": {"0": {"ranks": "[0, 1]"}}, "pg_status": {}, "entries": [
     {"record_id": 0, "frames": [{"name": "f", "filename": "/home/alice/llm/train.py", "line": 3}]}]}  # fmt: skip
 
@@ -48,7 +51,8 @@ def bundle(tmp_path: Path) -> Path:
         })  # fmt: skip
     made = {
         "schema": "diagnose.manifest/1", "tool": {"name": "diagnose collect", "version": "1"}, "files": entries,
-        "created": "2026-11-24T09:12:00Z", "absent": [{"what": "ethtool eth0", "reason": "not installed", "host": "gpu08"}],
+        "created": "2026-11-24T09:12:00Z",
+        "absent": [{"what": "ethtool eth0", "reason": "not installed", "host": "gpu08"}],
         "clock_offset_s": {"gpu07": 0.1, "gpu08": -0.2},
     }  # fmt: skip
     (top / "manifest.json").write_text(json.dumps(made))
