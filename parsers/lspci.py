@@ -28,6 +28,10 @@ _READ_REQUEST = re.compile(r"MaxReadReq (\d{2,5}) bytes")
 _NUMA = re.compile(r"^\s{1,12}NUMA node: (\d{1,4})\s*$")
 _ACS = re.compile(r"ACSCtl:\s")
 _REVISION = re.compile(r"\s\(rev [0-9a-f]{2}\)(?: \(prog-if .{0,60})?$")
+_MANAGEMENT = re.compile(
+    r"(?<!\d[ -])\bGigabit (?:Ethernet|Network)|\bX550|\bI2[12]\d\b|\bI350\b|\bRTL8\d{3}|\bBCM57[12]\d\b"
+)
+"""Onboard ports of 1 to 10 Gbit/s: often wired with fewer lanes than the chip has, and no rail of any job."""
 MAX_DEVICES = 2_000
 
 
@@ -94,7 +98,7 @@ def _role(name: str, said: str) -> str:
     if "bridge" in name and "host" not in name and "isa" not in name:
         return "bridge" if name.startswith("pci") else "other"
     if "ethernet" in name or "infiniband" in name or "network" in name:
-        return "nic"
+        return "other" if _MANAGEMENT.search(said) else "nic"
     if "non-volatile" in name or "nvm" in name:
         return "nvme"
     if "3d controller" in name or "accelerator" in name or "display" in name:

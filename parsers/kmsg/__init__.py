@@ -44,7 +44,10 @@ _ERROR_BIT = re.compile(
 )
 _APEI_SEVERITY = re.compile(r"Hardware Error\]:\s{0,4}event severity: (corrected|recoverable|fatal|info)")
 _APEI_DEVICE = re.compile(r"Hardware Error\]:\s{1,8}device_id: ([0-9a-fA-F:.]{7,16})")
-_OLD_OOM = re.compile(r"Task in \S{1,400} killed as a result of limit of (\S{1,400})")
+_OLD_OOM = re.compile(
+    r"Task in \S{1,400} killed as a result of limit of (\S{1,400})|^Memory cgroup stats for (/\S{1,400}?):(?: |$)"
+)
+_OFF_BUS = re.compile(r"NVRM: The NVIDIA GPU ([0-9A-Fa-f:.]{7,20})")
 
 
 def sniff(head: str, name: str) -> float:
@@ -79,6 +82,10 @@ class _Log:
         self.killed: dict[int, tuple[object, ...]] = {}
         self.crashes: dict[tuple[object, ...], set[object]] = {}
         self.old_cgroup: str | None = None
+        self.chosen: Event | None = None
+        """The OOM kill that was told last."""
+        self.off_bus: str | None = None
+        """The GPU of which a message in several lines speaks."""
         self.apei_severity: str | None = None
         self.read = 0
 
@@ -97,6 +104,9 @@ class _Log:
         kind = event.key[0]
         if kind == "oom_kill" and self._same_kill(event, line):
             return
+        if kind == "xid" and "device" not in event.fields and self.off_bus:
+            event.fields["device"] = self.off_bus
+            event.key = ("xid", self.off_bus, *event.key[2:])
         if kind == "segfault":
             self._limit_processes(event)
         self._note(event, head, line)
@@ -121,13 +131,18 @@ class _Log:
     def _same_kill(self, event: Event, line: Line) -> bool:
         """An OOM kill is told twice: constraint and cgroup first, then the victim."""
         pid = cast(int, event.fields["pid"])
+        if "constraint" not in event.fields and self.chosen is not None:
+            self.chosen.fields |= {name: event.fields[name] for name in ("pid", "process")}
+            self.chosen = None
+            return True
+        self.chosen = event
         if not event.weak:
-            self.killed[pid] = event.key
+            self.killed[pid], self.old_cgroup = event.key, None
             return False
         if self.killed.pop(pid, None) is not None:
             return True
         event.weak = False
-        if self.old_cgroup and event.fields["constraint"] == "memcg":
+        if self.old_cgroup and event.fields.get("constraint") == "memcg":
             event.fields["cgroup"] = self.old_cgroup
             event.key = ("oom_kill", self.old_cgroup, *event.key[2:])
         self.old_cgroup = None
@@ -161,9 +176,13 @@ class _Log:
             self._note(Event(("aer", device, self.apei_severity), fields), head, line)
             self.apei_severity = None
             return
+        m = _OFF_BUS.search(message)
+        if m:
+            self.off_bus = m.group(1).lower().removesuffix(".0")
+            return
         m = _OLD_OOM.search(message)
         if m:
-            self.old_cgroup = m.group(1)
+            self.old_cgroup = m.group(1) or self.old_cgroup or m.group(2)
 
     def _name_error(self, host: str | None, device: str, name: str) -> None:
         for severity in ("corrected", "uncorrected", "fatal"):

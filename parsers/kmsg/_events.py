@@ -62,6 +62,19 @@ def _xid(m: Match, message: str) -> Event:
     )  # fmt: skip
 
 
+def _off_bus(m: Match, message: str) -> Event:
+    """What the driver says instead of Xid 79, or beside it, when a GPU does not answer on the bus.
+
+    `NVRM: The NVIDIA GPU 0000:b3:00.0 … fallen off the bus and is not responding to commands.` comes in three lines (a
+    failed probe), `NVRM: GPU 0000:09:00.0: GPU has fallen off the bus.` in one.
+    """
+    device = m["device"] or m["before"]
+    device = device.lower().removesuffix(".0") if device else None
+    event = _event("xid", message, device, 79, None, None, code=79, code_name=XID_NAMES[79], device=device)
+    event.weak = True
+    return event
+
+
 def _sxid(m: Match, message: str) -> Event:
     code, device, rest = int(m["code"]), m["device"].lower(), m["text"] or ""
     fatal = "nonfatal" if rest.startswith("Non-fatal") else "fatal" if rest.startswith("Fatal") else None
@@ -112,6 +125,13 @@ def _oom_killed(m: Match, message: str) -> Event:
         "oom_kill", message, None, m["task"], constraint="memcg" if m["memcg"] else "host", process=m["task"],
         pid=int(m["pid"]),
     )  # fmt: skip
+    event.weak = True
+    return event
+
+
+def _old_kill(m: Match, message: str) -> Event:
+    """Linux up to 4.x names the process that was really killed, a child perhaps, on a line of its own."""
+    event = _event("oom_kill", message, None, m["task"], process=m["task"], pid=int(m["pid"]))
     event.weak = True
     return event
 
@@ -171,6 +191,14 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
         ),
         _xid,
     ),
+    (
+        "allen off the bus",
+        re.compile(
+            r"(?:(?:The NVIDIA GPU (?P<before>[0-9A-Fa-f:.]{7,20})\b.{0,160}?)?\bfallen off the bus and is not "
+            r"responding|NVRM: GPU (?:at )?(?:PCI:)?(?P<device>[0-9A-Fa-f:.]{7,20}): GPU has fallen off the bus)"
+        ),
+        _off_bus,
+    ),
     ("SXid (", re.compile(r"SXid \((?:PCI:)?(?P<device>[^)]{4,20})\): (?P<code>\d{1,6})(?:, (?P<text>.*))?"), _sxid),
     (
         "detected NVSwitch",
@@ -208,6 +236,11 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
             r"(?P<pid>\d{1,9}) \((?P<task>[^)]{1,64})\)"
         ),
         _oom_killed,
+    ),
+    (
+        "Killed process ",
+        re.compile(r"^Killed process (?P<pid>\d{1,9}) \((?P<task>[^)]{1,64})\),? (?:UID \d{1,9},? )?total-vm:"),
+        _old_kill,
     ),
     (
         "segfault at",
@@ -358,7 +391,10 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
     ("table full, dropping packet", re.compile(r"nf_conntrack: table full, dropping packet"), _named("conntrack_full")),
 )
 
-CONTINUATIONS = ("(First)", "event severity: ", "device_id: ", "killed as a result of limit of")
+CONTINUATIONS = (
+    "(First)", "event severity: ", "device_id: ", "killed as a result of limit of", "Memory cgroup stats for ",
+    "NVRM: The NVIDIA GPU ",
+)  # fmt: skip
 GATE = re.compile("|".join(re.escape(x) for x in dict.fromkeys([*(r[0] for r in RECOGNISERS), *CONTINUATIONS])))
 
 

@@ -1,7 +1,8 @@
 """Takes the stamp, host and tag of a kernel log line off its message.
 
 Formats: util-linux dmesg (plain, -T, -x, --time-format iso/reltime, caller ids), /dev/kmsg records, journalctl -k
-(short, short-iso, short-precise, short-full, short-monotonic, short-unix) and rsyslog's /var/log/messages.
+(short, short-iso, short-precise, short-full, short-monotonic, short-unix) and rsyslog's /var/log/messages; also behind
+the file name of grep.
 """
 
 from __future__ import annotations
@@ -14,8 +15,15 @@ from dataclasses import dataclass
 from diagnose.parsing import parse_ctime, parse_time, unprefix
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_STAMP = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\s|\[\s{0,8}\d|\d{4}-\d\d-\d\dT"
 _NAME = r"[A-Za-z0-9][\w.-]{0,62}"
 _STEPS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "skip",
+        re.compile(
+            r"[\w./+-]{1,120}:(?:\d{1,9}:)?(?=[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\s|\[\s{0,8}\d|\d{4}-\d\d-\d\dT)"
+        ),
+    ),
     ("skip", re.compile(r"\s*<\d{1,3}>")),
     ("skip", re.compile(r"\d{1,3},\d{1,20},\d{1,20},[^;]{1,120};")),
     ("skip", re.compile(r"(?:kern|user|daemon|syslog|auth)\s{0,4}:\s?[a-z]{3,7}\s{0,4}:\s")),

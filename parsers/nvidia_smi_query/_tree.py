@@ -21,6 +21,10 @@ _XML_GPU = re.compile(r'<gpu id="([0-9A-Fa-f:.]{10,20})">')
 _XML_LEAF = re.compile(r"<([\w.]{1,80})>([^<]{0,400})</\1>")
 _XML_OPEN = re.compile(r"<([A-Za-z][\w.]{0,79})(?: [^>]{0,120})?>\s*$")
 _XML_CLOSE = re.compile(r"</([\w.]{1,80})>")
+_SECTION = re.compile(
+    r"^(?P<indent>\s{0,12})(?:Clocks (?:Event|Throttle) Reasons|ECC Errors|Remapped Rows|Retired Pages|Fabric)\s*$"
+)
+"""Sections that people cut out of `-q` without the heading of their GPU."""
 _PREAMBLE = re.compile(r"^\s{0,12}(Timestamp|Driver Version|KMD Version|Attached GPUs)\s{1,60}: (.*)$")
 _XML_PREAMBLE = {"timestamp": "Timestamp", "driver_version": "Driver Version", "attached_gpus": "Attached GPUs"}
 MAX_PROCESSES = 64
@@ -148,6 +152,10 @@ def _walk(lines: list[Line], preamble: dict[str, str]) -> Iterator[_Gpu]:
                 yield gpu
             gpu = _Gpu(m["bus"] if m else x.group(1) if x else "", line)
             base, xml, stack, tags = len(m["indent"]) if m else 0, x is not None, [], []
+        elif gpu is None and (cut := _SECTION.match(text)):
+            gpu = _Gpu("", line)
+            base, xml, stack, tags = len(cut["indent"]) - 1, False, [], []
+            _text_line(gpu, base, stack, line)
         elif gpu is None or xml:
             if "<" in text:
                 _xml_line(gpu, tags, line, preamble)

@@ -226,6 +226,42 @@ def unfold(items: Iterable[Record | Digest]) -> list[Record]:
     return [r for item in items for r in (item.records() if isinstance(item, Digest) else [item])]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[  81.1] NVRM: The NVIDIA GPU 0000:b3:00.0\n               NVRM: (PCI ID: 10de:2330) installed\n"
+        "               NVRM: fallen off the bus and is not responding to commands.\n",
+        "6,912,81100000,-;NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID: 10de:2330) installed in this system has"
+        "\\x0aNVRM: fallen off the bus and is not responding to commands.\n",
+        "[  81.100000] NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.\n",
+        "[  81.100000] NVRM: Xid (PCI:0000:b3:00): 79, pid=0, GPU has fallen off the bus.\n"
+        "[  81.100004] NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.\n",
+    ],
+)
+def test_a_gpu_off_the_bus_is_one_incident_with_or_without_an_xid(text: str) -> None:
+    (found,) = run(parser, text)
+    assert (found.fields["event"], found.fields["code"], found.fields["device"]) == ("xid", 79, "0000:b3:00")
+    assert found.count == 1
+
+
+def test_old_kernels_name_the_child_that_was_killed() -> None:
+    text = """[  9.100000] Memory cgroup stats for /kubepods/pod7: cache:32KB rss:524188KB
+[  9.100001] Memory cgroup stats for /kubepods/pod7/c1: cache:32KB rss:524188KB
+[  9.100002] Memory cgroup out of memory: Kill process 4711 (python) score 990 or sacrifice child
+[  9.100003] Killed process 4802 (python) total-vm:20255636kB, anon-rss:466160kB, file-rss:13684kB
+"""
+    (oom,) = run(parser, text)
+    assert [oom.fields.get(n) for n in ("pid", "cgroup", "constraint")] == [4802, "/kubepods/pod7", "memcg"]
+    (alone,) = run(parser, "[  9.100003] Killed process 4802 (python) total-vm:20255636kB, anon-rss:466160kB\n")
+    assert (alone.fields["pid"], alone.fields.get("constraint")) == (4802, None)
+
+
+def test_lines_that_grep_printed() -> None:
+    text = "messages:Jun 17 20:18:08 node07 kernel: INFO: task python:788 blocked for more than 120 seconds.\n"
+    (found,) = run(parser, text)
+    assert (found.host, str(found.fields["text"])[:10]) == ("node07", "INFO: task")
+
+
 def test_blocks_and_lines_agree() -> None:
     source = Source(id="x", path="x")
     for name in ("sick-T.txt", "sick-boot-seconds.txt", "dirty-syslog.txt"):

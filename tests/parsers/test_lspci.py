@@ -26,6 +26,18 @@ def test_healthy_devices_and_no_bridge() -> None:
     assert "rev" not in str(gpu["description"])
 
 
+def test_onboard_ports_are_no_nics_of_a_job() -> None:
+    text = """01:00.0 Ethernet controller: Broadcom Inc. and subsidiaries NetXtreme BCM5720 Gigabit Ethernet PCIe
+\t\tLnkCap:\tPort #0, Speed 5GT/s, Width x2, ASPM L0s L1
+\t\tLnkSta:\tSpeed 5GT/s (ok), Width x1 (downgraded)
+3d:00.0 Ethernet controller: Intel Corporation 82599ES 10-Gigabit SFI/SFP+ Network Connection (rev 01)
+\t\tLnkCap:\tPort #0, Speed 5GT/s, Width x8, ASPM L0s
+\t\tLnkSta:\tSpeed 5GT/s (ok), Width x4 (downgraded)
+"""
+    (found,) = run(parser, text)
+    assert (found.fields["bus_id"], found.fields["role"]) == ("0000:3d:00.0", "nic")
+
+
 def test_sick_devices() -> None:
     found = links("sick.txt")
     assert "0001:5d:02.0" not in found, "a port that is wider than its card is no fault"

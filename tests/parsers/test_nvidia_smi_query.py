@@ -154,6 +154,24 @@ def test_foreign_text_is_left_alone() -> None:
             assert not run(parser, text), name
 
 
+def test_sections_cut_out_of_a_listing() -> None:
+    text = """    Clocks Event Reasons
+        Idle                              : Not Active
+        SW Power Cap                      : Not Active
+        HW Slowdown                       : Active
+            HW Thermal Slowdown           : Active
+            HW Power Brake Slowdown       : Not Active
+    ECC Errors
+        Volatile
+            SRAM Uncorrectable Parity     : 0
+            DRAM Uncorrectable            : 2
+"""
+    assert parser.sniff(text, "x.txt") == 0.9
+    (gpu,) = run(parser, text)
+    assert gpu.fields["throttle_thermal"] is True
+    assert (gpu.fields["ecc_uncorrected_volatile"], "bus_id" in gpu.fields) == (2, False)
+
+
 @settings(max_examples=80, deadline=None)
 @given(hostile(KIND))
 def test_any_text_is_survived(text: str) -> None:
