@@ -13,6 +13,8 @@ from diagnose.model import Block, Digest, Line, Record, Source
 
 from ._prefix import HEAD
 from ._reader import Reader
+from ._unsigned import GATES as UNSIGNED
+from ._unsigned import LAST_ERROR
 
 KIND = "nccl_log"
 TOPICS = ("nccl_init", "nccl_log")
@@ -23,6 +25,7 @@ _PLAIN = re.compile(
     r"(?:^|\n)[^\n]{0,80}NCCL version \d+\.\d+\.\d+\S{0,20}\+(?:cuda|hip)|:\d{1,10} NCCL DIAG |\nRCCL version", re.ASCII
 )
 _LIBFABRIC = re.compile(r"libfabric:\d{1,10}:\d{1,20}:", re.ASCII)
+_OLD = re.compile(r":\d{1,10}:\d{1,10} \[\d{1,3}\] (?:INFO NET|\S{1,60}\.(?:cu|cc|h|c):\d{1,5} WARN )", re.ASCII)
 _TRIES = 40
 
 
@@ -38,7 +41,9 @@ def sniff(head: str, name: str) -> float:
             break
     if seen or _PLAIN.search(head):
         return 0.6
-    return 0.5 if _LIBFABRIC.search(head) else 0.0
+    if any(text in head for text in UNSIGNED) and (LAST_ERROR not in head or "NCCL" in head):
+        return 0.5
+    return 0.5 if _LIBFABRIC.search(head) or (":" in head and _OLD.search(head)) else 0.0
 
 
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:

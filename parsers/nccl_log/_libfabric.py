@@ -20,6 +20,7 @@ _LINE = re.compile(
 )
 _LEVELS = ("warn", "error", "critical")
 _EVENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("no_provider", re.compile(r"provider efa output empty list")),
     ("request_error", re.compile(r"[rt]x_error|cq_.{0,40}err|prov_err|completed with|err: \d", re.I)),
     ("connect_error", re.compile(r"connect|handshake|peer|unreachable|unresponsive|insert", re.I)),
 )

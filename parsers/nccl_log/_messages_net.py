@@ -27,7 +27,7 @@ _GDR_HCA = re.compile(
 )
 _GDR_PAIR = re.compile(
     r"GPU Direct RDMA (Enabled|Disabled) for GPU (\S{1,20}) / "
-    r"HCA (\S{1,20})(?: \(distance (\d{1,2}) (<=|>) (\d{1,2})\))?"
+    r"HCA (\S{1,20})(?: \(distance (\d{1,2}) ([<>]=?) (\d{1,2})\))?"
 )
 _DMABUF = re.compile(r"DMA-BUF is available on GPU device (\d{1,4})")
 _SOCKETS = ("Socket", "FastSocket")
@@ -217,13 +217,17 @@ _OFI_EVENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "no_provider",
         re.compile(
-            r"No eligible providers|Couldn't find any optimal provider|"
+            r"No eligible providers|Could(?:n't| not) find any optimal provider|Only EFA provider is supported|"
             r"Unable to find provider|fi_getinfo\(\) call failed"
         ),
     ),
     ("unsafe_proto", re.compile(r"may corrupt data|NCCL_PROTO was set to")),
     ("gdr_disabled", re.compile(r"GDR disabled|disabling GDR|GPUDirect (?:RDMA )?(?:is )?(?:not|disabled)")),
     ("request_error", re.compile(r"completed with error|fi_cq_readerr|remote write error")),
+    (
+        "setup_error",
+        re.compile(r"Couldn't open|Creating new endpoint|Unable to (?:open|create)|initialization failed"),
+    ),
     (
         "connect_error",
         re.compile(

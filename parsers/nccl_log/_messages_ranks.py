@@ -79,6 +79,7 @@ _MISMATCHES: tuple[tuple[str, re.Pattern[str]], ...] = (
         "message_size",
         re.compile(r"collective mismatch error,? local size " r"(?P<va>\d{1,20}) remote (?:size )?(?P<vb>\d{1,20})"),
     ),
+    ("message_size", re.compile(r"Mismatched collective detected,.{1,80}around rank (?P<ra>\d{1,7})")),
     ("message_size", re.compile(r"posted incorrect receive info: size (?P<vb>-?\d{1,20})")),
     (
         "nvls_arena",
@@ -136,6 +137,22 @@ _P2P: tuple[tuple[str, str], ...] = (
 )
 _BIND = re.compile(r"(?:Failed to bind NVLink SHARP|NVLS Multicast bind of size)")
 _CUDA_ERROR = re.compile(r"CUDA error (\d{1,6})")
+
+
+_NVLS_FILE = re.compile(r"(?:^|/)nvls\.cc:\d")
+_NVLS_CALL = re.compile(r"Cuda failure (?:(\d{1,6}) )?'([^'\n]{1,300})")
+
+
+def nvls_call(log: Reader, message: str, file: str | None, head: Head, place: Place) -> None:
+    """`transport/nvls.cc:N NCCL WARN Cuda failure N 'TEXT'`: multicast memory that could not be made or bound."""
+    if file is None or _NVLS_FILE.search(file) is None:
+        return
+    found = _NVLS_CALL.match(message)
+    if found is None or "out of memory" in message:
+        return
+    number = int(found.group(1)) if found.group(1) else None
+    fields = drop_none(state="bind_failed", cuda_error=number, text=message)
+    log.ledger.note("nccl_nvls", fields, head, place, ("bind_failed", number), own=True, track=True)
 
 
 def gpus(log: Reader, message: str, head: Head, place: Place) -> bool:
@@ -203,6 +220,7 @@ def error_return(log: Reader, message: str, head: Head, place: Place) -> bool:
 
 
 _DIAG_LEVEL = re.compile(r"\[(\w{1,12})\] ?")
+_DIAG_CHECKS = ("net_bw", "p2p", "ecc", "nvlink", "xid", "sxid", "env")
 _DIAG_FAULT = re.compile(
     r"mismatch|>\d{1,3}% off|uncorrected|inactive link|\bS?Xid \d|"
     r"failed|only \d{1,7}/\d{1,7}|differ|degraded|unable to complete",
@@ -221,4 +239,7 @@ def diagnostic(log: Reader, message: str, head: Head, place: Place) -> None:
     text = message[found.end() :] if found else message
     if level == "info" and _DIAG_FAULT.search(text):
         level = "fault"
-    log.ledger.note("nccl_diagnostic", {"level": level, "text": text}, head, place, track=True)
+    check = next((name for name in _DIAG_CHECKS if text.lower().startswith(name.replace("_", " "))), "other")
+    result = "problem" if level == "fault" else level
+    fields = {"level": level, "check": check.removeprefix("s"), "result": result, "text": text}
+    log.ledger.note("nccl_diagnostic", fields, head, place, track=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _CONNECT = re.compile(
     r"(?:(?:^|[: ])[Cc]onnect to|PollConnect to) (\S{1,260}) (?:failed|returned)(?: with error)? ?:? ?(.*)"
 )
+_CONNECT_NAMELESS = re.compile(r"Call to connect failed ?: (.{1,120})")
 _CONNECT_RETRY = re.compile(r"(?:Call to connect|(?:\w{1,60}: )?connect) returned (.{1,120}?),? (?:retrying|exceeded)")
 _ATTEMPT = re.compile(r"retrying \((\d{1,9})/|after (\d{1,9}) attempts|retry count \((\d{1,9})\)", re.ASCII)
 _SOCKET_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -20,6 +20,7 @@ from ._comms import Comms
 from ._ledger import Ledger, Place, Slot
 from ._libfabric import libfabric_lines
 from ._prefix import HEAD, Head, Heads, Process, time_of
+from ._unsigned import Unsigned
 
 _PASS_OVER = (
     r"Channel |Ring |Tree|NVLS (?:Tree|Head|comm)|Setting affinity|ncclTopo|threadThresholds|P2P Chunk|Check P2P|"
@@ -31,7 +32,7 @@ _PASS_OVER = (
     r"RAS client listening|Initialized NET|Assigned NET"
 )
 _CHANNEL = (
-    r"Channel \d{1,4}(?:/\d{1,4})? : (\d{1,7})\[[^\]\n]{0,20}\] -> (\d{1,7})\[[^\]\n]{0,20}\] "
+    r"(?:Channel|Ring) \d{1,4}(?:/\d{1,4})? : (\d{1,7})(?:\[[^\]\n]{0,20}\])? -> (\d{1,7})(?:\[[^\]\n]{0,20}\])? "
     r"(?:\[\w{1,8}\] )?via ((?:NET|COLLNET)/[^/\n]{1,40}/\S{1,80}|P2P/\S{1,60}|SHM\S{0,40}|direct shared)"
 )
 _LEVELS = r"(WARN |ATTN |DIAG |CALL |TRACE |version \d)"
@@ -66,6 +67,7 @@ class Reader:
         self.ledger = Ledger()
         self.comms = Comms(self.heads)
         self.calls = Calls(self.heads)
+        self.unsigned = Unsigned()
         self.addresses: dict[str, str] = {}
         self.rccl = False
         self.shape = _warnings.shape
@@ -119,6 +121,7 @@ class Reader:
             self.calls.finish(text, first, lines)
         if "libfabric:" in text:
             libfabric_lines(self, text)
+        self.unsigned.collect(self, text)
         self.comms.settle_marks()
         if not self.heads.processes:
             for m in itertools.islice(_ANOTHER.finditer(text), FIRST_FEW):
@@ -257,6 +260,7 @@ class Reader:
     def told(self, kind: str) -> Iterator[Record | Digest]:
         """The digest of all that was read, and what is to be said beside it."""
         path = self.source.path
+        self.unsigned.replay(self)
         self._identify()
         self.comms.settle()
         _messages_socket.leftovers(self)

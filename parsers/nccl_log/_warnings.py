@@ -10,6 +10,7 @@ from diagnose.parsing import drop_none
 from ._areas import area_of
 from ._dispatch import from_warning
 from ._ledger import Place
+from ._messages_ranks import nvls_call
 from ._prefix import HEAD, Head, last_head
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def warning(log: Reader, level: str, message: str, head: Head, place: Place, raw
     )
     log.ledger.note("nccl_warning", fields, head, place, (shape(message),), own=True, track=True)
     from_warning(log, message, head, place)
+    nvls_call(log, message, fields.get("file"), head, place)
 
 
 def _whole(log: Reader, message: str, place: Place, line: int) -> str:
