@@ -320,12 +320,7 @@ def test_wording():
     for hostile in ("-rf", "../../etc/shadow", "eth0/../x", "a\nreboot", "\x1b[2J"):
         odd = {"a": Fact("f1", "nic_rate", {"device": hostile})}
         assert fill("ethtool -S {a.device}; echo x", odd, shell=True) == "ethtool -S <device>; echo x"
-    for value, shown in (
-        ("eth0", "eth0"),
-        ("x'; reboot #", "<device>"),
-        ("$(reboot)", "<device>"),
-        ("a b", "<device>"),
-    ):
+    for value in ("x'; reboot #", "$(reboot)", "a b"):
         odd = {"a": Fact("f1", "nic_rate", {"device": value})}
         assert fill("grep 'it {a.device}'", odd, shell=True) == "grep 'it <device>'"
     optional = "{a.host}[[ rank {a.rank}]][[ at {a.value:.1f}]]: [[{a.rank}||{a.metric}, a rate]]"
