@@ -42,8 +42,10 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n{self.prog} --help shows what can be given\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole tree; completion files and the man page are made from it."""
+def build_parser(collecting: bool = True) -> argparse.ArgumentParser:
+    """The whole tree; completion files and the man page are made from it. The options of `collect` are many and
+    its own: they are left out where nobody collects.
+    """
     parser = _Parser(
         prog="diagnose",
         description="Finds out why distributed training stalls or is slow: NCCL over InfiniBand, RoCE, TCP and NVLink.",
@@ -96,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_argument("--format", choices=("text", "markdown"), default="text")
     explain.add_argument("-o", "--output", metavar="FILE", help="write the page there")
 
-    _add_collecting(command)
+    _add_collecting(command, collecting)
     _add_rules(command("rules", "", "list, check, test and start rules"), loud, packs)
 
     schema = command("schema", "rules:schema", "print a JSON Schema")
@@ -104,13 +106,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_collecting(command: Callable[[str, str, str], _Parser]) -> None:
-    from diagnose.collect.options import add_arguments
-    from diagnose.commands import fleet_options
-
+def _add_collecting(command: Callable[[str, str, str], _Parser], options: bool) -> None:
     collect = command("collect", "collect:collect", "gather evidence of a stalled job: this host or many, read-only")
-    add_arguments(collect)
-    fleet_options.add_arguments(collect)
+    if options:
+        from diagnose.collect.options import add_arguments
+        from diagnose.commands import fleet_options
+
+        add_arguments(collect)
+        fleet_options.add_arguments(collect)
     verify = command("verify", "collect:verify", "check a bundle against the hashes in its manifest")
     verify.add_argument("file", metavar="BUNDLE", help="folder or .tar.gz")
     redact = command("redact", "collect:redact", "take host names, addresses, users and paths out of a bundle")
@@ -166,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
-    parser = build_parser()
+    parser = build_parser("collect" in arguments)
     _hint(parser, arguments)
     try:
         args = parser.parse_args(arguments)
