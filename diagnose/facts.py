@@ -218,16 +218,24 @@ _LIFE = frozenset(
 
 
 def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequence[Record]]]) -> list[Fact]:
-    """Kernel messages with `old`: a day or more before the job's last sign of life (else: before the capture)."""
+    """Kernel messages with `old`: a day or more before the job's last sign of life (else: before the capture, and where
+    nothing tells its time either, before the last line of their own log)."""
     lived = [r.at for _, records in read for r in records if r.kind in _LIFE and r.at is not None]
     taken = {source.path: source.taken_at for source, _ in read}
+    ended = {
+        source.path: r.at for source, records in read for r in records
+        if r.kind == "covered" and r.fields.get("topic") == "kernel_log" and r.at is not None
+    }  # fmt: skip
     settled: list[Fact] = []
     for o in observations:
         at = o.get("at")
         if o.kind == "kernel_event" and isinstance(at, int | float) and o.evidence:
-            end = max(lived) if lived else taken.get(o.evidence[0].source)
+            path = o.evidence[0].source
+            end = max(lived) if lived else taken.get(path)
             if end is not None:
                 o = replace(o, fields={**o.fields, "old": end - at > _DAY})
+            elif ended.get(path, at) - at > _DAY:
+                o = replace(o, fields={**o.fields, "old": True})
         settled.append(o)
     return settled
 

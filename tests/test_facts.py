@@ -378,3 +378,11 @@ def test_any_records_give_conforming_facts(rows: list[tuple[Any, ...]]):
         read.append((source(str(n), host=host or None), records))
     told = build(*read)
     assert len(told.facts) <= len(told.observations) + len({(f.get("host"), f.get("topic")) for f in told.facts})
+
+
+def test_an_event_long_before_the_end_of_its_log_is_old_when_nothing_else_tells_its_time():
+    kill = Record("kernel_event", {"event": "oom_kill", "text": "x"}, (Evidence("dmesg.txt", 3, 3, "x"),), at=1000.0)
+    end = Record("covered", {"topic": "kernel_log"}, at=1000.0 + 5 * 86_400)
+    near = Record("covered", {"topic": "kernel_log"}, at=2000.0)
+    assert only(build((source("dmesg.txt"), [kill, end])), "kernel_event").get("old") is True
+    assert only(build((source("dmesg.txt"), [kill, near])), "kernel_event").get("old") is None

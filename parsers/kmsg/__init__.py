@@ -47,6 +47,8 @@ _APEI_DEVICE = re.compile(r"Hardware Error\]:\s{1,8}device_id: ([0-9a-fA-F:.]{7,
 _OLD_OOM = re.compile(
     r"Task in \S{1,400} killed as a result of limit of (\S{1,400})|^Memory cgroup stats for (/\S{1,400}?):(?: |$)"
 )
+_END = 1 << 16
+"""Characters at the end of a block among which its last stamp is looked for."""
 _OFF_BUS = re.compile(r"NVRM: The NVIDIA GPU ([0-9A-Fa-f:.]{7,20})")
 
 
@@ -88,6 +90,8 @@ class _Log:
         """The GPU of which a message in several lines speaks."""
         self.apei_severity: str | None = None
         self.read = 0
+        self.ended = ""
+        """The last line with a stamp."""
 
     def line(self, line: Line) -> None:
         """Take in one line that passed the gate."""
@@ -209,11 +213,13 @@ class _Log:
         return digest
 
     def records(self) -> Iterator[Record | Digest]:
-        """The digest, or `covered` for a log that holds nothing of interest."""
+        """The digest, and `covered` when the log goes on after its incidents: its end tells their age."""
         if self.incidents:
             yield self.digest()
-        elif self.read:
-            yield Record("covered", {"topic": "kernel_log"})
+        last = split(self.ended, self.source.taken_at).at
+        told = [i.last_at for i in self.incidents.values() if i.last_at is not None]
+        if (last is not None and told and last > max(told)) or (self.read and not self.incidents):
+            yield Record("covered", {"topic": "kernel_log"}, at=last)
 
 
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
@@ -222,8 +228,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
     for line in lines:
         if GATE.search(line.text):
             log.line(line)
-        if log.read < 1 and _STAMPED.match(line.text):
-            log.read = 1
+        if _STAMPED.match(line.text):
+            log.read, log.ended = 1, line.text
     yield from log.records()
 
 
@@ -234,6 +240,7 @@ def scan(blocks: Iterable[Block], source: Source) -> Iterator[Record | Digest]:
         text, number, counted, done = block.text, block.first, 0, 0
         if not log.read and _STAMPED.search(text):
             log.read = 1
+        log.ended = next((line for line in reversed(text[-_END:].split("\n")) if _STAMPED.match(line)), log.ended)
         for hit in GATE.finditer(text):
             if hit.start() < done:
                 continue

@@ -30,6 +30,12 @@ def test_a_healthy_boot_is_covered_and_silent() -> None:
     assert records[0].fields["topic"] == "kernel_log"
 
 
+def test_the_end_of_the_log_is_told() -> None:
+    records = run(parser, fixture("kmsg", "sick-T.txt") + "[Fri Jan  1 00:00:00 2027] usb 1-1: a quiet line\nend\n")
+    (covered,) = of(records, "covered")
+    assert covered.at == 1_798_761_600.0
+
+
 def test_repeated_xid_is_one_incident_with_its_last_time() -> None:
     xid = find(events("sick-T.txt"), "xid", code=119)
     assert xid.count == 2
