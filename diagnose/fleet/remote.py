@@ -35,11 +35,13 @@ class Talk(object):
         self.columns = columns
 
     def say(self, letter, **fields):
-        """One line of JSON; long texts are shortened until it fits."""
+        """One line of JSON; texts are shortened where it would be too long."""
         fields["time"] = time.time()
-        while len(json.dumps(fields)) > self.columns:
-            key = max(fields, key=lambda k: len(str(fields[k])))
-            fields[key] = str(fields[key])[: len(str(fields[key])) // 2]
+        for size in (200, 60, 20):
+            if len(json.dumps(fields)) > self.columns:
+                for key in ("said", "why", "error", "hostname"):
+                    if key in fields:
+                        fields[key] = fields[key][:size]
         self.line(letter, json.dumps(fields).encode("ascii"))
 
     def line(self, letter, payload):
