@@ -139,7 +139,7 @@ def _settle(made: Incident, run: Run, how: dumps.Style, *, told: bool, kernel: b
         made.answers = [set()]
     elif truth.fault == "dead-nic":
         made.answers = [set()]
-        made.may_pass = not (kernel or told)
+        made.may_pass = not told
     elif truth.fault == "hung-gpu":
         seen = how.timing and made.evidence in ("dumps", "dumps+logs", "partial")
         made.answers = [set(truth.ranks), set()] if kernel else [set(truth.ranks)]

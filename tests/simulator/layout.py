@@ -57,7 +57,7 @@ def draw(rng: Random, smallest: int = 8, largest: int = 4096) -> Layout:
         dp += dp % 2
     world = tp * pp * dp
     per_host = 8 if world >= 8 else world
-    prefix = rng.choice(("gpu", "node-", "trn", "h100-", "worker-"))
+    prefix = rng.choice(("gpu", "node", "trn", "hx", "dgxa"))
     first = rng.randrange(1, 400)
     hosts = [f"{prefix}{first + n:04d}" for n in range(-(-world // per_host))]
     layout = Layout(kind, world, tp, pp, dp, per_host, hosts)

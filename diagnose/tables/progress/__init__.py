@@ -46,7 +46,7 @@ def derive(base: FactBase) -> Iterator[Fact]:
             if c.fields["reason"] != "crashed" or r in recorder.guilty or r not in recorder.waiting
         }  # fmt: skip
     yield from recorder.facts
-    decided = bool(recorder.guilty) or any(f.kind == "stall" for f in recorder.facts)
+    decided = bool(recorder.facts)
     mismatches = list(checked_mismatches(base))
     stalls: list[Stall] = []
     if not decided:

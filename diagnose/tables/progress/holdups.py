@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
+from diagnose.tables.progress.order import out_of_order
 from diagnose.tables.progress.recorder import Group, Recording, Row
 from diagnose.tables.progress.stall import (
     MAX_GROUPS,
@@ -19,6 +20,9 @@ from diagnose.tables.progress.stall import (
     who,
 )
 from diagnose.tables.progress.waits import End, Operation
+
+MAX_RING = 4
+"""Rings of more ranks name nobody, unless somebody's order differs from all others."""
 
 
 @dataclass
@@ -36,10 +40,17 @@ class Judge:
     """Turns ends into facts."""
 
     def __init__(
-        self, base: FactBase, found: Recording, crashes: Mapping[int, Fact], certain: bool, verdict: Verdict
+        self,
+        base: FactBase,
+        found: Recording,
+        crashes: Mapping[int, Fact],
+        verdict: Verdict,
+        *,
+        certain: bool,
+        alone: bool,
     ) -> None:
-        self._base, self._found, self._crashes = base, found, crashes
-        self._certain, self._verdict = certain, verdict
+        self._base, self._found, self._crashes, self._verdict = base, found, crashes, verdict
+        self._certain, self._alone = certain, alone
         self._tops = {
             id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
             for g in found.groups
@@ -57,7 +68,7 @@ class Judge:
         open_ends = [e for e in all_ends if e.kind in ("unknown", "stuck")]
         decided = bool(self._verdict.guilty) or any(e.kind == "ring" for e in all_ends)
         for end in open_ends[:MAX_GROUPS]:
-            if self._certain and end.operations and (not decided or self._crashed(end)):
+            if (self._certain or self._alone) and end.operations and (not decided or self._crashed(end)):
                 self._open(end)
 
     def _guilty(self, found: Sequence[End]) -> None:
@@ -79,8 +90,8 @@ class Judge:
         named = {r for e in several for r in e.ranks}
         own_gpu = {r for e in several if e.kind == "own_gpu" for r in e.ranks}
         lag = max((self._lag(r) for r in named), default=0)
-        certain = self._certain or lag >= 2
         members = len(list(operation.group.everyone()))
+        certain = self._certain or lag >= 2 or (self._alone and len(named) * 4 <= members)
         lonely = len(operation.waiting) * 4 <= members and len(named) * 4 >= 3 * members - len(operation.waiting)
         leaders = operation.waiting if lonely and members >= 4 and not own_gpu else set[int]()
         victims = max(e.victims for e in several)
@@ -111,10 +122,12 @@ class Judge:
         operations = sorted(end.operations, key=lambda o: (-len(o.waiting), o.group.name))
         ranks = set(end.ranks)
         holders = [o.waiting & ranks for o in operations]
-        odd = set[int]()
-        if len(ranks) >= 3 and holders:
+        odd = out_of_order(self._found)
+        if not odd and len(ranks) >= 3 and len(holders) == 2:
             minor = min(holders, key=len)
             odd = minor if len(minor) * 3 <= len(ranks) else set()
+        if not odd and len(ranks) <= MAX_RING:
+            odd = ranks
         links = [
             f"{who(fold_ranks(o.waiting & ranks))} in {what(o.op, o.seq, o.group.label)}"
             f" for {who(fold_ranks(set(o.blockers()) & ranks))}"
@@ -122,18 +135,22 @@ class Judge:
         ]  # fmt: skip
         fields: dict[str, Value] = {
             "ranks": fold_ranks(ranks), "count": len(ranks), "chain": "; ".join(links),
-            "groups": ", ".join(sorted({o.group.label for o in operations})[:6]), "odd_ranks": fold_ranks(odd or ranks),
+            "groups": ", ".join(sorted({o.group.label for o in operations})[:6]), "odd_ranks": fold_ranks(odd),
             "what": " and ".join(what(o.op, o.seq, o.group.label) for o in operations[:3]),
         }  # fmt: skip
         facts = [o.rows[0].fact for o in operations if o.rows]
         self._verdict.facts.append(Fact("", "wait_cycle", fields, some_evidence(facts)))
-        self._verdict.guilty |= odd or ranks
+        self._verdict.guilty |= odd
 
     def _crashed(self, end: End) -> bool:
         return any(o.unknown & self._crashes.keys() for o in end.operations)
 
     def _open(self, end: End) -> None:
         operation = end.operations[0]
+        idle = _not_started(operation) if end.kind == "stuck" and not self._crashed(end) else set[int]()
+        if idle:
+            self._idle_gpus(operation, idle, end.victims)
+            return
         if self._crashed(end):
             verdict = "missing_rank"
         else:
@@ -141,15 +158,24 @@ class Judge:
         fields = self._stall(operation, verdict, set(), end.victims, self._certain, set())
         self._verdict.facts.append(self._fact(operation, fields, set()))
 
+    def _idle_gpus(self, o: Operation, idle: set[int], victims: int) -> None:
+        """All ranks have enqueued it and most GPUs have started it: those that have not hold it up."""
+        fields = self._stall(o, "behind_rank", idle, victims, True, set())
+        stall = str(fields["what"])
+        suspects = [self._suspect(rank, "behind", o, stall, victims, False) for rank in sorted(idle)[:MAX_SUSPECTS]]
+        words = f"its host has enqueued it, but its GPU has not started it, as {len(o.rows) - len(idle)} others have"
+        suspects = [Fact("", s.kind, {**s.fields, "detail": words}, s.evidence) for s in suspects]
+        fields |= {"who": placed_ranks(idle, self._base.rank_host), "detail": words, "behind": fold_ranks(idle)}
+        self._verdict.facts += [self._fact(o, fields, idle), *suspects]
+        self._verdict.guilty |= idle
+
     def _stall(
         self, o: Operation, verdict: str, named: set[int], victims: int, certain: bool, leaders: set[int]
     ) -> dict[str, Value]:
         members = list(o.group.everyone())
         behind = set(o.behind) if not leaders else set[int]()
         started = [r for r in o.rows if r.fact.fields.get("pending_state") == "started"]
-        not_started = {r.rank for r in o.rows} - {r.rank for r in started} if started else set[int]()
-        if len(not_started) * 2 > len(o.rows):
-            not_started = set()
+        not_started = _not_started(o)
         waiting = o.waiting | o.elsewhere
         fields: dict[str, Value] = {
             "evidence_kind": "flight_recorder", "verdict": verdict, "group": o.group.label, "op": o.op,
@@ -219,6 +245,13 @@ def _first_pending(found: Recording, rank: int) -> str:
         if row is not None and row.pending is not None and (best is None or row.order < best[0]):
             best = (row.order, what(row.op, row.pending, group.label))
     return best[1] if best else ""
+
+
+def _not_started(o: Operation) -> set[int]:
+    """The few ranks whose GPU has not started what the others' have; empty where starts are not recorded."""
+    started = {r.rank for r in o.rows if r.fact.fields.get("pending_state") == "started"}
+    idle = {r.rank for r in o.rows} - started
+    return idle if started and len(idle) * 4 <= len(o.rows) else set()
 
 
 def _others(o: Operation, verdict: str) -> str:

@@ -13,9 +13,15 @@ _NAME = re.compile(r"PG (?P<name>\S+)")
 def add_logged(found: Recording, base: FactBase) -> None:
     """Adds a row per rank and group; the rank then counts as one with a dump."""
     rows: dict[tuple[str, int], Row] = {}
+    transfers = {
+        (o.fields.get("rank"), o.fields.get("group")) for o in base.observations
+        if o.kind == "torch_timeout" and o.fields.get("op") in ("SEND", "RECV")
+    }  # fmt: skip
     for o in base.observations:
         rank = o.fields.get("rank")
         if o.kind not in ("torch_pg_status", "torch_timeout") or not isinstance(rank, int) or rank in found.dumps:
+            continue
+        if (rank, o.fields.get("group")) in transfers:
             continue
         m = _NAME.match(str(o.fields.get("group", "")))
         if m is None:

@@ -15,6 +15,9 @@ from diagnose.tables.progress.waits import End, ends
 LONG_PENDING_S = 30.0
 """An operation pending for so long when its dump was taken is no snapshot of normal progress (chosen by us)."""
 
+LOG_KINDS = frozenset({"torch_pg_status", "torch_debug", "torch_backend", "nccl_version", "nccl_comm", "train_step"})
+"""Observations that show that the job's logs were supplied, so that their silence about time-outs counts."""
+
 
 def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> Verdict:
     """The verdict on all dumps; empty without dumps."""
@@ -24,10 +27,11 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
         return verdict
     add_logged(found, base)
     certain = symptoms or symptom_age(found) >= LONG_PENDING_S or _given_up(found)
+    alone = not any(o.kind in LOG_KINDS for o in base.observations)
     all_ends = ends(found)
     verdict.waiting = {r for g in found.groups for r, row in g.rows.items() if row.pending is not None or row.peers}
     mismatched = _mismatches(found, all_ends, verdict)
-    judge = Judge(base, found, crashes, certain, verdict)
+    judge = Judge(base, found, crashes, verdict, certain=certain, alone=alone)
     judge.ends([e for e in all_ends if not _explained(e, mismatched)])
     verdict.decided = bool(verdict.guilty) or any(f.kind == "wait_cycle" for f in verdict.facts)
     return verdict
@@ -57,7 +61,8 @@ def _mismatches(
         sides = list(d.codes.values())
         odd = {r for side in sides[1:] for r in side}
         if len(odd) >= len(sides[0]):
-            odd |= set(sides[0])
+            known = sum(map(len, sides)) >= len(list(group.everyone()))
+            odd = odd | set(sides[0]) if known else set()
         open_ = any(group.rows[r].completed < d.seq for side in sides for r in side)
         if open_ or odd & blamed:
             at = min((r.at for r in group.rows.values() if r.at is not None), default=0.0)

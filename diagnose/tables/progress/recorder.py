@@ -73,6 +73,7 @@ class Recording:
     groups: list[Group] = field(default_factory=list)
     contested: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
+    cut: set[int] = field(default_factory=set)
     unplaced: int = 0
     world: int = 0
 
@@ -90,7 +91,10 @@ def recording(base: FactBase) -> Recording:
     if not dumps:
         return found
     for rank, dump in _placed(dumps, base, found):
-        found.dumps[rank] = dump
+        if dump.fields.get("truncated") is True:  # what is cut off is the newest
+            found.cut.add(rank)
+        else:
+            found.dumps[rank] = dump
     _drop_old(found)
     found.world = max((w for d in dumps if isinstance(w := d.fields.get("world"), int)), default=0)
     groups: dict[tuple[str, str], Group] = {}

@@ -58,7 +58,7 @@ def ends(found: Recording) -> list[End]:
     return _ends(firsts, operations)
 
 
-_Key = tuple[int, str, int]  # place of the group, kind ("c" or the pair), number
+_Key = tuple[int, str, int]  # place of the group, "c" or the pair, number of a collective
 
 
 def _first_operations(found: Recording) -> dict[int, _Key]:
@@ -71,7 +71,7 @@ def _first_operations(found: Recording) -> dict[int, _Key]:
             if row.order <= row.p2p_order:
                 key = (place, "c", row.pending or 0)
             else:
-                key = (place, _pair(rank, row), row.p2p_seq or 0)
+                key = (place, _pair(rank, row), 0)  # numbers of a pair's two sides count other pairs too
             if rank not in best or row.first_order < best[rank][0]:
                 best[rank] = (row.first_order, key)
     return {rank: key for rank, (_, key) in best.items()}
@@ -129,7 +129,7 @@ def _collective(found: Recording, firsts: Mapping[int, _Key], group: Group, key:
 
 def _transfer(found: Recording, firsts: Mapping[int, _Key], group: Group, key: _Key) -> Operation:
     sender, receiver = (int(part) for part in key[1].split(">"))
-    made = Operation(group, key[2], f"transfer from rank {sender} to rank {receiver}", peer_to_peer=True)
+    made = Operation(group, None, f"transfer from rank {sender} to rank {receiver}", peer_to_peer=True)
     present = [r for r in (sender, receiver) if firsts.get(r) == key]
     waiting = present[0]
     peer, kind = (receiver, "r") if waiting == sender else (sender, "s")
@@ -138,7 +138,7 @@ def _transfer(found: Recording, firsts: Mapping[int, _Key], group: Group, key: _
         made.unknown.add(peer)
     elif theirs is None or not theirs.peers.get((kind, waiting)):
         made.behind[peer] = None
-    elif mine.p2p_seq is not None and theirs.p2p_seq is not None and theirs.p2p_seq > mine.p2p_seq:
+    elif len(group.members) == 2 and (theirs.p2p_seq or 0) > (mine.p2p_seq or 0):  # else numbers count other pairs too
         made.unfinished.add(waiting)
     elif firsts.get(peer) != key:
         made.elsewhere.add(peer)
