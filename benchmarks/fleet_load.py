@@ -21,7 +21,7 @@ sys.path[:0] = [str(TOP), str(TOP / "tests" / "fleet")]
 
 import fleet_support as support  # noqa: E402
 
-from diagnose.commands import onefile  # noqa: E402
+from diagnose.collect import pyz  # noqa: E402
 from diagnose.fleet import engine, ssh  # noqa: E402
 
 BODY = """
@@ -53,7 +53,7 @@ def main() -> int:
 def measure(args: argparse.Namespace, folder: Path, farm: support.Farm) -> int:
     """One collection of all hosts."""
     body = BODY.format(size=int(args.megabytes * 1e6), place=str(folder / "told"))
-    program = onefile.build("benchmark") if args.real else support.stand_in(body)
+    program = pyz.program("benchmark") if args.real else support.stand_in(body)
     visits = support.visits_of(farm.hosts)
     plan = support.gather.Plan(
         visits, ssh.links(visits, program, ["--quick"] if args.real else [], 100, sys.executable)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from diagnose import __version__
 from diagnose.cli import UsageError
-from diagnose.commands import onefile, output
+from diagnose.commands import output
 from diagnose.report.safe import safe
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _plan(args: argparse.Namespace, options: Options) -> Plan:
+    from diagnose.collect import pyz
     from diagnose.fleet import gather, kubernetes, names, slurm, ssh
     from diagnose.fleet.visit import Visit
 
@@ -115,7 +116,7 @@ def _plan(args: argparse.Namespace, options: Options) -> Plan:
         except OSError as error:
             raise UsageError(f"--hosts-file {args.hosts_file}: {error.strerror or error}") from error
     hosts = names.expand(named) if named else []
-    program, arguments, limit = onefile.build(__version__), host_arguments(args, options), options.limit
+    program, arguments, limit = pyz.program(__version__), host_arguments(args, options), options.limit
     if args.slurm:
         return slurm.plan(args.slurm, program, arguments, limit, args.python, hosts)
     if args.kubernetes:
@@ -135,11 +136,9 @@ def _ssh(args: argparse.Namespace) -> Ssh:
 
 
 def _place(args: argparse.Namespace) -> Path:
-    if args.out:
-        out = Path(args.out)
-    else:
-        what = "redacted" if args.redact else _label(args)
-        out = Path(f"diagnose-{what}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz")
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    what = "redacted" if args.redact else _label(args)
+    out = Path((args.out or "diagnose-%h-%t.tar.gz").replace("%h", what).replace("%t", stamp))
     if not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: no folder {out.absolute().parent}")
     return out

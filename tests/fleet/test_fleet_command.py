@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import fleet_support as support
 import pytest
 
 from diagnose import cli
-from diagnose.commands import onefile
 from diagnose.commands.fleet import exit_code, host_arguments
 from diagnose.fleet import remote
 from diagnose.fleet.visit import Visit
@@ -106,15 +102,6 @@ def test_exit_codes() -> None:
     less = Visit("b", "b", state="arrived", end={"exit": 3})
     none = Visit("c", "c", state="failed")
     assert [exit_code(v) for v in ([good], [good, less], [good, none], [none], [])] == [0, 3, 3, 2, 2]
-
-
-def test_the_one_file_is_reproducible_and_complete(tmp_path: Path) -> None:
-    made = onefile.build("1.2.3")
-    assert made == onefile.build("1.2.3") and made.startswith(b"#!/usr/bin/env python3\n")
-    assert "diagnose_collect/runner.py" in zipfile.ZipFile(io.BytesIO(made)).namelist()
-    (tmp_path / "c.pyz").write_bytes(made)
-    done = subprocess.run([sys.executable, "-I", str(tmp_path / "c.pyz"), "--version"], capture_output=True, text=True)
-    assert done.stdout.strip() == "diagnose-collect 1.2.3", done.stderr
 
 
 def test_the_far_end_keeps_to_old_python() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import fleet_support as support
 import pytest
 
-from diagnose.commands import onefile
+from diagnose.collect import pyz
 from diagnose.commands.fleet import exit_code
 from diagnose.fleet.engine import Ssh, Stop
 
@@ -72,7 +72,7 @@ def test_random_bytes_arrive_as_they_were(farm: support.Farm, tmp_path: Path, fa
 
 
 def test_the_real_collector_travels(farm: support.Farm, tmp_path: Path, far_tmp: Path) -> None:
-    program = onefile.build("test")
+    program = pyz.program("test")
     plan_arguments = ["--include", "host", "--limit", "20", "--interval", "1", "--exclude", "ps"]
     visits = support.visits_of(HOSTS)
     plan = support.gather.Plan(visits, support.ssh.links(visits, program, plan_arguments, 20, ""))
@@ -208,7 +208,7 @@ def test_an_old_python_will_do(farm: support.Farm, tmp_path: Path) -> None:
         pytest.skip("no Python before 3.9 in pyenv here")
     visits = support.visits_of(HOSTS[:1])
     quick = ["--quick", "--include", "host"]
-    plan = support.gather.Plan(visits, support.ssh.links(visits, onefile.build("test"), quick, 10, str(old)))
+    plan = support.gather.Plan(visits, support.ssh.links(visits, pyz.program("test"), quick, 10, str(old)))
     out, _ = support.gather.gather(plan, tmp_path / "b.tar.gz", {}, bytes, lambda count: None, ssh=farm.ssh)
     assert visits[0].state == "arrived", visits[0].reason
     assert visits[0].hello["python"].startswith(("3.6", "3.7", "3.8"))
