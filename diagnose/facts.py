@@ -28,6 +28,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
     processes = _ranks_of_processes(read, names)
     rank_host, world = _placement(read, names)
     observations: list[Fact] = []
+    nameless: set[str] = set()
     problems: list[Problem] = []
     for source, records in read:
         for record in records:
@@ -48,12 +49,14 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
                 host = rank_host.get(rank)
             if host is None and record.kind != "covered" and known.kinds[record.kind].topic not in _JOB_TOPICS:
                 host = names.fallback
+                nameless.add(f"o{len(observations)}")
             _put(fields, host=host, rank=rank, at=record.at if record.at is not None else source.taken_at)
             if record.count > 1:
                 fields["times"] = record.count
             if "snapshot" in known.kinds[record.kind].fields and source.snapshot is not None:
                 fields.setdefault("snapshot", source.snapshot)
             observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
+    observations = _without_strangers(observations, nameless, names.fallback)
     observations = _with_gpu_index(_with_neighbour(_with_age(observations, read)))
     coverage = list(_coverage(observations, known))
     folded = list(fold(o for o in observations if o.kind not in _NOT_FACTS))
@@ -206,6 +209,45 @@ def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostName
     if sizes:
         world = max(sizes)
     return {rank: count.most_common(1)[0][0] for rank, count in sorted(votes.items())}, world
+
+
+_ONE_A_HOST: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "ip_interface": (("device",), ("mtu", "type", "parent")),
+    "gpu": (("index",), ("uuid", "serial", "bus_id")),
+    "qos_pfc": (("device",), ("priorities",)),
+    "qos_trust": (("device",), ("trust",)),
+    "nic_driver": (("device",), ("bus_id",)),
+    "rdma_gid": (("device", "port", "index"), ("gid",)),
+    "nic_counter": (("device", "name", "ring", "snapshot"), ("value",)),
+    "rdma_counter": (("device", "port", "name", "snapshot"), ("value",)),
+}
+"""Kind -> what tells its things apart on a host, and fields in which one thing of one host has one value."""
+
+
+def _without_strangers(observations: list[Fact], nameless: set[str], fallback: str) -> list[Fact]:
+    """Observations whose host no file tells keep it unknown when they contradict each other: they are of several hosts.
+
+    Nothing may then be concluded from two of them together: the interface of one host is no match for another's.
+    """
+    seen: dict[tuple[str, Value | None], Fact] = {}
+    for o in observations:
+        if o.kind not in _ONE_A_HOST or o.fields.get("host") != fallback:
+            continue
+        keys, fixed = _ONE_A_HOST[o.kind]
+        if "snapshot" in keys and "snapshot" not in o.fields:
+            continue
+        thing = repr([o.fields.get(key) for key in keys])
+        for name in fixed:
+            if name not in o.fields:
+                continue
+            other = seen.setdefault((f"{o.kind} {name}", thing), o)
+            if other.fields[name] != o.fields[name] and (o.id in nameless or other.id in nameless):
+                return [_hostless(each) if each.id in nameless else each for each in observations]
+    return observations
+
+
+def _hostless(observation: Fact) -> Fact:
+    return replace(observation, fields={k: v for k, v in observation.fields.items() if k != "host"})
 
 
 # --- age of kernel messages --------------------------------------------------------------------------

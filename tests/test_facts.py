@@ -386,3 +386,23 @@ def test_an_event_long_before_the_end_of_its_log_is_old_when_nothing_else_tells_
     near = Record("covered", {"topic": "kernel_log"}, at=2000.0)
     assert only(build((source("dmesg.txt"), [kill, end])), "kernel_event").get("old") is True
     assert only(build((source("dmesg.txt"), [kill, near])), "kernel_event").get("old") is None
+
+
+def test_nameless_files_that_contradict_each_other_are_of_several_hosts():
+    def link(name: str, mtu: int) -> tuple[Source, list[Record]]:
+        return source(name), [Record("ip_interface", {"device": "eth0", "mtu": mtu}, (Evidence(name, 1, 1, "x"),))]
+
+    def counted(name: str, snapshot: int, value: int) -> tuple[Source, list[Record]]:
+        fields = {"device": "eth0", "name": "rx_discards_phy", "value": value}
+        return source(name, snapshot=snapshot), [Record("nic_counter", fields, (Evidence(name, 1, 1, "x"),))]
+
+    def hosts(told: FactBase) -> set[object]:
+        return {o.get("host") for o in told.observations}
+
+    assert hosts(build(link("a.txt", 1500), link("b.txt", 1500))) == {UNNAMED_HOST}
+    assert hosts(build(link("a.txt", 1500), link("b.txt", 9000))) == {None}
+    assert hosts(build(counted("a.1", 1, 5), counted("a.2", 2, 9))) == {UNNAMED_HOST}
+    assert hosts(build(counted("a.1", 1, 5), counted("a.2", 2, 9), counted("b.2", 2, 7))) == {None}
+    named = source("n7/a.txt", host="n7"), link("a.txt", 9000)[1]
+    assert hosts(build(named, link("b.txt", 9000))) == {"n7"}
+    assert hosts(build(named, link("b.txt", 1500))) == {"n7", None}

@@ -131,11 +131,14 @@ def derive(base: FactBase) -> Iterator[Fact]:
 
 
 def _pairs(base: FactBase, kind: str) -> Frame:
-    """First and last value of every counter that was read more than once: one row a counter, `delta` >= 0."""
+    """First and last value of every counter that was read more than once: one row a counter, `delta` >= 0.
+
+    Counters without a host are of several unnamed ones, and not compared.
+    """
     rows = [
         (o.fields.get("host", ""), o.fields["device"], o.fields.get("port", 0), o.fields["name"],
          o.fields["value"], o.fields.get("at"), o.fields.get("snapshot"), o.evidence)
-        for o in base.observations if o.kind == kind
+        for o in base.observations if o.kind == kind and "host" in o.fields
     ]  # fmt: skip
     columns = ["host", "device", "port", "name", "value", "at", "snapshot", "evidence"]
     table: Frame = pd.DataFrame(rows, columns=columns)
@@ -248,7 +251,7 @@ def _gauges(base: FactBase) -> Iterator[Fact]:
     drops: dict[tuple[Value, Value], list[Fact]] = {}
     packets: dict[tuple[Value, Value], int] = {}
     for o in base.observations:
-        if o.kind != "nic_counter":
+        if o.kind != "nic_counter" or "host" not in o.fields:
             continue
         name, value, key = str(o.fields["name"]), o.fields["value"], (o.fields.get("host", ""), o.fields["device"])
         assert isinstance(value, int)
@@ -321,7 +324,7 @@ def _traffic_classes(base: FactBase, pairs: Frame) -> Iterator[Fact]:
         return
     lossless = {
         (o.fields.get("host", ""), o.fields["device"]): str(o.fields["priorities"])
-        for o in base.observations if o.kind == "qos_pfc"
+        for o in base.observations if o.kind == "qos_pfc" and "host" in o.fields
     }  # fmt: skip
     contract = next((f.fields.get("priority") for f in base.facts if f.kind == "site_contract"), None)
     chosen = pairs[pairs["name"].str.match(_PRIO_BYTES.pattern)]

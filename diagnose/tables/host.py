@@ -13,8 +13,8 @@ def derive(base: FactBase) -> Iterator[Fact]:
     groups: dict[tuple[Value, Value], list[Fact]] = defaultdict(list)
     quotas: dict[tuple[Value, Value], Value] = {}
     for o in base.observations:
-        if o.kind == "cgroup_cpu":
-            key = (o.fields.get("host", ""), o.fields["path"])
+        if o.kind == "cgroup_cpu" and "host" in o.fields:
+            key = (o.fields["host"], o.fields["path"])
             if "nr_periods" in o.fields:
                 groups[key].append(o)
             if "quota_cores" in o.fields:
