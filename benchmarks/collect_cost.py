@@ -82,9 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--threads", type=int, default=40, help="threads of each rank")
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter of the ranks, with py-spy beside it"
-    )
+    parser.add_argument("--python", default=sys.executable, help="interpreter of the ranks, with py-spy beside it")
     parser.add_argument("--seconds", type=float, default=10, help="how long pauses are measured without a collection")
     args, options = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="collect-cost-") as name:
@@ -128,7 +126,8 @@ def measure(ranks: list[Rank], folder: Path, seconds: float, options: list[str])
         "archive_bytes": out.stat().st_size if out.exists() else 0,
         "longest_pause_ms": {"at_rest": worst_ms(rest), "during": worst_ms(during)},
         "pauses_over_10_ms_per_s": {
-            "at_rest": round(sum(n for _, n in rest) / seconds, 2), "during": round(sum(n for _, n in during) / wall, 2),
+            "at_rest": round(sum(n for _, n in rest) / seconds, 2),
+            "during": round(sum(n for _, n in during) / wall, 2),
         },
     }  # fmt: skip
 

@@ -86,9 +86,9 @@ class Collection(object):
             self.temporary = tempfile.mkdtemp(prefix="diagnose-collect-")
             return "-", os.path.join(self.temporary, "bundle.partial")
         if out is None:
-            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.began))
-            out = "diagnose-%s-%s.tar.gz" % (self.options.host if not self.options.redact else "redacted", stamp)
-        out = os.path.abspath(out.rstrip("/"))
+            out = "diagnose-%s-%%t.tar.gz" % ("redacted" if self.options.redact else "%h")
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.began))
+        out = os.path.abspath(out.rstrip("/").replace("%h", self.options.host).replace("%t", stamp))
         for path in (out, strip_endings(out) + ".partial"):
             if os.path.lexists(path):
                 raise BadOption("%s is there already" % path)

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--out",
         metavar="FILE",
-        help="the bundle: NAME.tar.gz, a folder, or - (archive on stdout); default diagnose-HOST-TIME.tar.gz",
+        help="NAME.tar.gz, a folder, or - (archive on stdout); %%h host, %%t time; default diagnose-%%h-%%t.tar.gz",
     )
     add("--dry-run", action="store_true", help="print every command and file, and take nothing")
     add("--quick", action="store_true", help="at most 10 s: snapshots 2 s apart, nothing slow")
