@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shutil
 import sys
 import time
@@ -100,6 +101,8 @@ def _check(args: argparse.Namespace) -> None:
     for name in ("pid", "host"):
         if getattr(args, name):
             raise UsageError(f"collect: --{name} is for one host")
+    if not re.fullmatch(r"[\w./+-]*", args.python, re.ASCII):
+        raise UsageError("collect: --python is the path of a program, without blanks and quotes")
     if args.out == "-":
         raise UsageError("collect: --out - is for one host; name a file")
 

@@ -43,6 +43,7 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--hosts-file", "/nowhere"], "/nowhere"),
         (["--slurm", "1", "--kubernetes", "x"], "do not go together"),
         (["--slurm", "1;id"], "no Slurm job id"),
+        (["--hosts", "a", "--python", "x'; id"], "the path of a program"),
         (["--hosts", "a", "--fanout", "0"], "1 to 1024"),
         (["--hosts", "a", "--include", "nonsense"], "the topics are"),
     ],
