@@ -56,7 +56,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
             if "snapshot" in known.kinds[record.kind].fields and source.snapshot is not None:
                 fields.setdefault("snapshot", source.snapshot)
             observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
-    observations = _without_strangers(observations, nameless, names.fallback)
+    observations = _without_strangers(observations, nameless, names.fallback, known)
     observations = _with_gpu_index(_with_neighbour(_with_age(observations, read)))
     coverage = list(_coverage(observations, known))
     folded = list(fold(o for o in observations if o.kind not in _NOT_FACTS))
@@ -224,12 +224,14 @@ _ONE_A_HOST: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Kind -> what tells its things apart on a host, and fields in which one thing of one host has one value."""
 
 
-def _without_strangers(observations: list[Fact], nameless: set[str], fallback: str) -> list[Fact]:
-    """Observations whose host no file tells keep it unknown when they contradict each other: they are of several hosts.
+def _without_strangers(observations: list[Fact], nameless: set[str], fallback: str, known: Vocabulary) -> list[Fact]:
+    """Observations whose host no file tells keep it unknown in topics where they contradict each other.
 
-    Nothing may then be concluded from two of them together: the interface of one host is no match for another's.
+    They are then of several hosts, and nothing may be concluded from two of them together: the interface of one host is
+    no match for another's.
     """
-    seen: dict[tuple[str, Value | None], Fact] = {}
+    seen: dict[tuple[str, str], Fact] = {}
+    torn: set[str] = set()
     for o in observations:
         if o.kind not in _ONE_A_HOST or o.fields.get("host") != fallback:
             continue
@@ -242,8 +244,10 @@ def _without_strangers(observations: list[Fact], nameless: set[str], fallback: s
                 continue
             other = seen.setdefault((f"{o.kind} {name}", thing), o)
             if other.fields[name] != o.fields[name] and (o.id in nameless or other.id in nameless):
-                return [_hostless(each) if each.id in nameless else each for each in observations]
-    return observations
+                torn.add(known.topic_of(o.kind))
+    if not torn:
+        return observations
+    return [_hostless(o) if o.id in nameless and known.topic_of(o.kind) in torn else o for o in observations]
 
 
 def _hostless(observation: Fact) -> Fact:
