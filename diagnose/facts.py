@@ -268,10 +268,12 @@ def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequenc
     nothing tells its time either, before the last line of their own log)."""
     lived = [r.at for _, records in read for r in records if r.kind in _LIFE and r.at is not None]
     taken = {source.path: source.taken_at for source, _ in read}
-    ended = {
-        source.path: r.at for source, records in read for r in records
-        if r.kind == "covered" and r.fields.get("topic") == "kernel_log" and r.at is not None
-    }  # fmt: skip
+    ended: dict[str, float] = {}
+    for source, records in read:
+        for r in records:
+            last = r.last_at or r.at
+            if last is not None and (r.kind == "kernel_event" or r.fields.get("topic") == "kernel_log"):
+                ended[source.path] = max(last, ended.get(source.path, last))
     settled: list[Fact] = []
     for o in observations:
         at = o.get("at")
