@@ -2,7 +2,8 @@
 
 A placeholder is `alias.field` with an optional format specification; nothing else of Python's format language is
 allowed. A field that is not known is written as "unknown". What stands in `[[ … ]]` is said only when all its fields
-are known; `[[a||b]]` says b otherwise: `{err.host}[[ {err.device}]] lost [[{err.peer}||its peer]]`.
+are known; `[[a||b]]` says b otherwise: `{err.host}[[ {err.device}]] lost [[{err.peer}||its peer]]`. The
+format `w` writes the words of a name: `timed_out` as "timed out".
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)\}")
 _OPTIONAL = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
 _OTHERWISE = "||"
 _CLIMBS = re.compile(r"(?:^|/)\.\.(?:/|$)")
+_WORDS = "w"
 _SAMPLES: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
 
 
@@ -143,8 +145,10 @@ def _reference_problem(alias: str, field: str, aliases: Mapping[str, str], vocab
 
 
 def _spec_problems(name: str, spec: str, type_name: str) -> list[str]:
+    if spec == _WORDS:
+        return [] if type_name == "string" else [f"format ':w' is for texts, {{{name}}} is a {type_name}"]
     if not _SPEC.match(spec):
-        return [f"format ':{spec}' of {{{name}}} is not allowed (width, ',', precision and one of d f e g % s x)"]
+        return [f"format ':{spec}' of {{{name}}} is not allowed (width, ',', precision and one of d f e g % s x, or w)"]
     try:
         format(_SAMPLES[type_name], spec)
     except ValueError:
@@ -161,6 +165,8 @@ def _written(bindings: Mapping[str, Fact], alias: str, field: str, spec: str) ->
     value = _value(bindings, alias, field)
     if value is None:
         return UNKNOWN
+    if spec == _WORDS:
+        return str(value).replace("_", " ")
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     if isinstance(value, bool):

@@ -35,6 +35,12 @@ def connect(log: Reader, message: str, head: Head, place: Place, *, final: bool)
     """A connection that could not be made; retries of one process to one peer are one record."""
     found = _CONNECT.search(message)
     if found is None:
+        nameless = _CONNECT_NAMELESS.match(message)
+        if nameless is not None:
+            fields = {"peer_address": UNKNOWN_ADDRESS, "error": named(_SOCKET_ERRORS, nameless.group(1)),
+                      "attempts": 1, "final": final}  # fmt: skip
+            log.ledger.note("nccl_connect_error", fields, head, place, own=True, track=True)
+            return True
         retry = _CONNECT_RETRY.match(message)
         if retry is None:
             return False

@@ -11,9 +11,11 @@ import re
 from diagnose.parsing import parse_time, unprefix
 
 HEAD = re.compile(
-    r"(?<![\w.%/-])([A-Za-z0-9][\w.%/-]{0,254}):(\d{1,10}):(\d{1,10})(?: \[(-?\d{1,20})\])?(?= )",
+    r"(?:(?<![\w.%/-])(?<![+-]\d\d:)|(?<=[+-]\d\d:\d\d))"
+    r"([A-Za-z0-9][\w.%/-]{0,254}):(\d{1,10}):(\d{1,10})(?: \[(-?\d{1,20})\])?(?= )",
     re.ASCII,
 )
+"""The signature; a console may glue a time with its zone in front (`-07:00node01:79:79 [0]`)."""
 SHORT_HEAD = re.compile(r"(?<![\w.%/-])([A-Za-z0-9][\w.%/-]{0,254}):(\d{1,10}) $", re.ASCII)
 """`host:pid ` of diagnostics lines (2.31+)."""
 

@@ -47,7 +47,7 @@ def warning(log: Reader, level: str, message: str, head: Head, place: Place, raw
     )
     log.ledger.note("nccl_warning", fields, head, place, (shape(message),), own=True, track=True)
     from_warning(log, message, head, place)
-    nvls_call(log, message, fields.get("file"), head, place)
+    nvls_call(log, message, _file(raw), head, place)
 
 
 def _whole(log: Reader, message: str, place: Place, line: int) -> str:
