@@ -254,6 +254,15 @@ def test_equal_lines_followed_by_text_of_their_own_are_not_wrapped() -> None:
     assert wrap_width("\n".join(texts)) is None
 
 
+def test_last_pieces_that_fill_the_line_by_chance_do_not_hide_the_wrapping() -> None:
+    starts = [
+        f"node-gp{n:02d}:17:417 [0] NCCL INFO ncclCommInitRankConfig comm 0x55b595b37b5b rank 0 "
+        "nranks 8 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x9f3c11d2a64be870 - Init START" for n in range(9)
+    ]  # fmt: skip
+    assert {len(line) % 80 for line in starts} == {0}
+    assert wrap_width("\n".join(wrapped(starts + MESSAGES, 80))) == 80
+
+
 def test_blocks_keep_their_line_numbers() -> None:
     pieces = wrapped(MESSAGES * 2, 80)
     (block,) = rejoined([Block(11, "\n".join(pieces))])

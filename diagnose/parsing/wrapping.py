@@ -84,7 +84,7 @@ def wrap_width(text: str) -> int | None:
     if len(text) > _SAMPLE:
         lines.pop()
     full: dict[int, set[str]] = {}
-    broken: dict[int, int] = {}
+    broken: dict[int, set[str]] = {}
     longest = 0
     chain = 0
     for n, line in enumerate(lines):
@@ -101,16 +101,16 @@ def wrap_width(text: str) -> int | None:
         if not following:
             chain = 0
         elif _speaks(following) or _is_head(following):
-            broken[chain] = broken.get(chain, 0) + 1
+            broken.setdefault(chain, set()).add(re.sub(r"\d+", "0", line))
         elif len(following) <= chain:
             full.setdefault(chain, set()).add(re.sub(r"\d+", "0", line))
     return _decide(full, broken, longest, lines)
 
 
-def _decide(full: dict[int, set[str]], broken: dict[int, int], longest: int, lines: Sequence[str]) -> int | None:
+def _decide(full: dict[int, set[str]], broken: dict[int, set[str]], longest: int, lines: Sequence[str]) -> int | None:
     for width in sorted(full, key=lambda w: -len(full[w])):
         evidence = len(full[width])
-        if longest > width or broken.get(width, 0) * 4 > evidence:
+        if longest > width or len(broken.get(width, ())) * 4 > evidence:
             continue
         if evidence >= 2 or (width in _TERMINALS and _inside_a_word(lines, width)):
             return width

@@ -290,7 +290,9 @@ def _transport(via: str) -> tuple[str, str, str | None, bool | None, str | None]
     found = _NET.match(via)
     if found:
         network = found.group(2)
-        return found.group(1), network, network, "GDRDMA" in found.group(4), found.group(3)
+        rest = found.group(4)
+        torn = rest != "" and "/GDRDMA".startswith(rest) and rest != "/GDRDMA"
+        return found.group(1), network, network, None if torn else "GDRDMA" in rest, found.group(3)
     if via.startswith("P2P"):
         detail = via[4:]
         return "P2P", "indirect" if detail.startswith("indirect") else detail or "P2P", None, None, None

@@ -150,6 +150,8 @@ def test_an_rccl_log() -> None:
         ("CollNet 00/0 : 3 [send] via COLLNET/SHARP/0/GDRDMA", "nccl_transport", {"transport": "COLLNET", "gdr": True}),
         ("Channel 00/0 : 1[1] -> 9[1] [send] via NET/AWS Libfabric/2/GDRDMA/Shared", "nccl_transport",
          {"network": "AWS Libfabric", "device": "2", "gdr": True}),
+        ("Channel 00/0 : 1[1] -> 9[1] [send] via NET/IB/2/GDR", "nccl_transport", {"network": "IB", "gdr": None}),
+        ("Channel 00/0 : 1[1] -> 9[1] [send] via NET/IB/2/Shared", "nccl_transport", {"network": "IB", "gdr": False}),
         ("Channel 03/0 : 1[1] -> 9[1] via P2P/MNNVL", "nccl_transport", {"detail": "MNNVL"}),
     ],
 )  # fmt: skip
