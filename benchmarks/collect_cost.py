@@ -112,7 +112,7 @@ def measure(ranks: list[Rank], folder: Path, seconds: float, options: list[str])
     child = subprocess.Popen(command, cwd=TOP, stdout=subprocess.DEVNULL)
     peak = 0
     while child.poll() is None:
-        peak = max(peak, tree_rss(child.pid))
+        peak = max(peak, tree_memory(child.pid))
         time.sleep(0.02)
     wall = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -137,20 +137,17 @@ def worst_ms(pauses: list[tuple[float, int]]) -> float:
     return round(max(worst for worst, _ in pauses) * 1000, 2)
 
 
-def tree_rss(pid: int) -> int:
-    """Resident memory of a process and what it started, in KiB."""
+def tree_memory(pid: int) -> int:
+    """Memory of a process and what it started, in KiB; pages that several share count once (PSS)."""
     total, waiting = 0, [pid]
     while waiting:
         one = waiting.pop()
         try:
-            status = Path(f"/proc/{one}/status").read_text()
-            children = Path(f"/proc/{one}/task/{one}/children").read_text()
-            for task in Path(f"/proc/{one}/task").iterdir():
-                if task.name != str(one):
-                    children += " " + (task / "children").read_text()
+            rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
+            children = " ".join((t / "children").read_text() for t in Path(f"/proc/{one}/task").iterdir())
         except OSError:
             continue
-        total += next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0)
+        total += next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
         waiting += [int(p) for p in children.split()]
     return total
 

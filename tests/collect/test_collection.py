@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,41 @@ def test_a_hung_tool_never_stops_the_rest(tmp_path: Path, tools: Path):
     assert any("did not answer before" in r for r in reasons) or any("time was up" in r for r in reasons)
     assert any(f["path"].endswith("rdma/ibstat.txt") for f in manifest(out)["files"])
     assert "sleep 1000" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+
+
+@pytest.fixture
+def frozen() -> Iterator[Path]:
+    """A control group (v1) whose processes sleep uninterruptibly: no signal reaches them until it is thawed."""
+    group = FREEZER / f"diagnose-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("needs root and the freezer of control groups v1")
+    yield group
+    (group / "freezer.state").write_text("THAWED")
+    for pid in (group / "tasks").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    for _ in range(50):
+        try:
+            group.rmdir()
+            break
+        except OSError:
+            time.sleep(0.1)
+
+
+def test_what_no_signal_reaches_is_left_behind_and_the_bundle_is_closed(tmp_path: Path, tools: Path, frozen: Path):
+    tool(tools, "ibstat", f"echo $$ > {frozen}/tasks; echo FROZEN > {frozen}/freezer.state; echo never")
+    tool(tools, "show_gids", "echo DEV PORT")
+    out = tmp_path / "b.tar.gz"
+    began = time.monotonic()
+    done = collect("--quick", "--out", str(out), "--include", "rdma,time", env=path_of(tools))
+    assert time.monotonic() - began < 25
+    assert done.returncode == 3, done.stderr
+    assert "left behind in state D" in absent(out, "ibstat")
+    assert any(f["path"].endswith("rdma/show_gids.txt") for f in manifest(out)["files"])
 
 
 def test_reasons_of_absence(tmp_path: Path, tools: Path):
