@@ -24,7 +24,7 @@ MAX_LINES = 500_000
 """Lines read of one source: more is a job's log with nvidia-smi output at its start, or a sampling of days."""
 
 _SURE = re.compile(
-    r"NVSMI LOG={3}|^\|\s*NVIDIA-SMI \d|<nvidia_smi_log>|^\s{0,4}GPU \d{1,3}: [^\n]{2,80} \(UUID: GPU-"
+    r"NVSMI LOG={3}|^\|\s*NVIDIA-SMI \d|<nvidia_smi_log>|^\s{0,4}GPU \d{1,3}: [^\n]{2,80} \(UUID: "
     r"|^\s{0,12}(?:HW Thermal Slowdown|[SD]RAM Uncorrectable|Remapping Failure Occurred)\s{1,40}: \S"
     r"|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\s*$"
     r"|^\|\s+\d{1,3}\s+\S[^|\n]{2,60}\s(?:On|Off|ERR!|N/A)\s+\|\s+[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:00\.0 ",

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from diagnose.model import Line, Record, Source
 from diagnose.parsing import evidence
 
-HEADER = re.compile(r"^\s{0,4}GPU (\d{1,3}): (\S[^\n]{0,80}?) \(UUID: (GPU-[0-9A-Za-z-]{4,40})\)", re.M)
+HEADER = re.compile(r"^\s{0,4}GPU (\d{1,3}): (\S[^\n]{0,80}?) \(UUID: ([^()\n]{1,60})\)", re.M)
+"""People take the UUID out before they show it to others."""
 _LINK = re.compile(r"^\s{0,12}Link (\d{1,3}):\s*(.{0,80})$")
 _ALL_DOWN = re.compile(r"all links are inActive", re.I)
 _ERRORS = re.compile(r"(?:Replay|Recovery|CRC) Errors: (\d{1,18})")
@@ -61,7 +62,10 @@ class _Gpu:
             grounds.append(evidence(source, telling))
         if len(fields) > 1:
             yield Record("nvlink_state", fields, tuple(grounds))
-        yield Record("gpu", {"index": self.index, "name": self.name, "uuid": self.uuid}, (grounds[0],))
+        gpu: dict[str, str | int] = {"index": self.index, "name": self.name}
+        if self.uuid.startswith("GPU-") and "-" in self.uuid[4:]:
+            gpu["uuid"] = self.uuid
+        yield Record("gpu", gpu, (grounds[0],))
 
 
 def read(lines: list[Line], source: Source) -> Iterator[Record]:
@@ -70,7 +74,7 @@ def read(lines: list[Line], source: Source) -> Iterator[Record]:
     gpu: _Gpu | None = None
     for line in lines:
         text = line.text
-        m = HEADER.match(text) if "(UUID: GPU-" in text else None
+        m = HEADER.match(text) if "(UUID: " in text else None
         if m:
             key = (int(m.group(1)), m.group(3))
             if key not in gpus and len(gpus) >= 1_024:

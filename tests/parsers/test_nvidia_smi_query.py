@@ -154,6 +154,16 @@ def test_foreign_text_is_left_alone() -> None:
             assert not run(parser, text), name
 
 
+def test_nvlinks_of_a_gpu_whose_uuid_was_taken_out() -> None:
+    text = """GPU 3: Tesla V100-SXM2-32GB (UUID: ...)
+\t Link 0: 25.781 GB/s
+\t Link 1: <inactive>
+"""
+    assert parser.sniff(text, "x.txt") == 0.9
+    (link,) = of(run(parser, text), "nvlink_state")
+    assert [link.fields[n] for n in ("gpu", "active", "inactive")] == [3, 1, 1]
+
+
 def test_sections_cut_out_of_a_listing() -> None:
     text = """    Clocks Event Reasons
         Idle                              : Not Active
