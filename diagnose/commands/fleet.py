@@ -19,7 +19,7 @@ from diagnose.report.safe import safe
 
 if TYPE_CHECKING:
     from diagnose.collect.options import Options
-    from diagnose.fleet.engine import Ssh
+    from diagnose.fleet.engine import Ssh, Stop
     from diagnose.fleet.gather import Count, Plan
     from diagnose.fleet.visit import Visit
 
@@ -35,6 +35,7 @@ def collect(args: argparse.Namespace) -> int:
     from diagnose.collect.secrets import Cleaner
     from diagnose.fleet import gather
     from diagnose.fleet.bundle import utc
+    from diagnose.fleet.engine import Stop
     from diagnose.fleet.local import NoAnswer
     from diagnose.fleet.names import BadHosts
 
@@ -60,8 +61,11 @@ def collect(args: argparse.Namespace) -> int:
     began = time.monotonic()
     made = out if not args.redact else out.with_name("private-" + out.name)
     try:
-        with _progress(args) as show:
-            path, interrupted = gather.gather(plan, made, head, cleaner.clean, show, fanout=args.fanout, ssh=_ssh(args))
+        stop = Stop()
+        with _progress(args, stop) as show:
+            path, interrupted = gather.gather(
+                plan, made, head, cleaner.clean, show, fanout=args.fanout, ssh=_ssh(args), stop=stop
+            )
         if args.redact:
             path = _redacted(path, out)
     except OSError as error:
@@ -195,15 +199,26 @@ def _summary(visits: list[Visit], seconds: float, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _progress(args: argparse.Namespace) -> Iterator[Callable[[Count], None]]:
+def _progress(args: argparse.Namespace, stop: Stop) -> Iterator[Callable[[Count], None]]:
     """Hosts done, failed, running and waiting: a line that is overwritten, or without a terminal one now and then."""
     if args.quiet:
         yield lambda _: None
         return
     terminal = sys.stderr.isatty()
-    last = [time.monotonic(), ""]
+    last, told = [time.monotonic(), ""], False
+
+    def clear() -> None:
+        if terminal:
+            with contextlib.suppress(OSError):
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
 
     def show(count: Count) -> None:
+        nonlocal told
+        if stop.count and not told:
+            told = True
+            clear()
+            output.note("interrupted: the hosts close what they have; Ctrl-C again does not wait for them")
         text = f"hosts: {count.done} done, {count.failed} failed, {count.running} running, {count.waiting} waiting"
         text += f" · {count.bytes / 1e6:,.1f} MB"
         if terminal:
@@ -219,7 +234,4 @@ def _progress(args: argparse.Namespace) -> Iterator[Callable[[Count], None]]:
     try:
         yield show
     finally:
-        if terminal:
-            with contextlib.suppress(OSError):
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+        clear()

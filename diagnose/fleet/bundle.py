@@ -116,10 +116,14 @@ class Bundle:
             visit.state, visit.reason = "failed", visit.damaged or "an empty archive"
             return {}
         target = self.folder / visit.folder
-        self._merge(visit, raw, found, target)
         target.mkdir(mode=0o700, exist_ok=True)
-        for child in fresh.iterdir():
-            child.rename(target / child.name)
+        for child in sorted(fresh.iterdir()):
+            if (target / child.name).exists():
+                self.miss(child.name, "refused: its name is taken", host=host_of(visit.name))
+                found.files = {p: f for p, f in found.files.items() if p.partition("/")[0] != child.name}
+            else:
+                child.rename(target / child.name)
+        self._merge(visit, raw, found, target)
         return {k: v for k, v in raw.items() if k not in ("files", "captures", "absent", "schema") and _small(v)}
 
     def _merge(self, visit: Visit, raw: dict[str, Any], found: Unpacked, target: Path) -> None:

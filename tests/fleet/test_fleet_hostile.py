@@ -206,6 +206,21 @@ def test_a_hostile_manifest(tmp_path: Path) -> None:
     assert files == {"gpu01/a.txt": b"A"}
 
 
+def test_a_folder_that_is_taken(tmp_path: Path) -> None:
+    made = archive(tmp_path / "h.tar.gz", [("r/kubectl/logs.txt", b"mine"), ("r/gpu01/a.txt", b"A")])
+    plan = gather.Plan([], [], [lambda bundle: bundle.put("gpu01/kubectl/logs.txt", b"log", host="gpu01", command="c")])
+    out, _ = gather.gather(plan, tmp_path / "first", {}, bytes, lambda count: None)
+    assert (out / "gpu01/kubectl/logs.txt").read_bytes() == b"log"
+    from diagnose.fleet.bundle import Bundle
+
+    bundle = Bundle(tmp_path / "b.tar.gz", {}, bytes)
+    bundle.put("gpu01/kubectl/logs.txt", b"log", host="gpu01", command="c")
+    bundle.add_host(arrived(made, tmp_path))
+    found, files = support.contents(bundle.close())
+    assert files == {"gpu01/a.txt": b"A", "gpu01/kubectl/logs.txt": b"log"}
+    assert any("taken" in a["reason"] for a in found["absent"])
+
+
 @pytest.mark.parametrize("text", [b"", b"[1]", b"{", b'{"files": 3}', b"[" * 100_000])
 def test_manifests_that_cannot_be_read(tmp_path: Path, text: bytes) -> None:
     made = archive(tmp_path / "h.tar.gz", [("r/manifest.json", text), ("r/gpu01/a.txt", b"A")])
