@@ -138,11 +138,19 @@ def _what(host: str, texts: Mapping[str, str], majority: str, reference: str, di
 
 
 def _gpu_counts(base: FactBase) -> Iterator[Fact]:
-    gpus: dict[str, dict[str, Fact]] = defaultdict(dict)
+    """GPUs per host as the longest whole list shows them; a list that is cut or torn counts nothing."""
+    torn = {p.source for p in base.problems}
+    lists: dict[str, dict[str, dict[str, Fact]]] = defaultdict(lambda: defaultdict(dict))
     for o in base.observations:
         if o.kind == "gpu" and "host" in o.fields:
-            gpus[str(o.fields["host"])].setdefault(str(o.fields.get("bus_id", o.fields.get("index"))).lower()[-7:], o)
-    by_host = {host: {str(len(found)): list(found.values())[:1]} for host, found in gpus.items()}
+            source = o.evidence[0].source if o.evidence else ""
+            if source not in torn:
+                gpu = str(o.fields.get("bus_id", o.fields.get("index"))).lower()[-7:]
+                lists[str(o.fields["host"])][source].setdefault(gpu, o)
+    by_host: dict[str, dict[str, list[Fact]]] = {}
+    for host, found in lists.items():
+        longest = max(found.values(), key=len)
+        by_host[host] = {str(len(longest)): list(longest.values())[:1]}
     if by_host:
         yield from _deviations("gpu_count", "gpus", by_host, None)
 

@@ -63,9 +63,12 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     kept = [line for line in islice(lines, MAX_LINES) if len(line.text) < 8_192]
     readings: list[Sample] = []
     processes: list[_tree.Process] = []
-    for samples, running in (_tree.read(kept), _table.read(kept)):
-        readings += fold(samples)
-        processes += running
+    listed, running, ends = _tree.read(kept)
+    readings += fold(listed)
+    processes += running
+    tabled, running = _table.read(kept)
+    readings += fold(tabled)
+    processes += running
     samples, running, misfits = _csv.read(kept, source.command)
     readings += fold(samples)
     processes += running
@@ -78,6 +81,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
         bus_id = normal_bus_id(process.bus_id) if process.bus_id else None
         fields = drop_none(pid=process.pid, name=process.name, memory_mib=process.memory, bus_id=bus_id)
         yield Record("gpu_process", cast(Fields, fields), (evidence(source, process.line),))
+    for line in ends:
+        yield problem(source, "nvidia-smi -q lists fewer GPUs than it says are attached", line)
     for line in misfits[:5]:
         yield problem(source, "row of nvidia-smi CSV does not fit its header", line)
 

@@ -120,7 +120,7 @@ def read(lines: list[Line], command: str | None) -> tuple[list[Sample], list[Pro
                     processes.append(process)
             else:
                 samples.append(_sample(names, cells, line))
-        elif BARE_ROW.match(text):
+        elif BARE_ROW.match(text) or (names and samples and _torn(names, cells)):
             if names:
                 misfits.append(line)
             else:
@@ -131,6 +131,16 @@ def read(lines: list[Line], command: str | None) -> tuple[list[Sample], list[Pro
 def _from_command(command: str | None) -> list[str] | None:
     m = _COMMAND.search(command) if command else None
     return m.group(1).lower().split(",") if m else None
+
+
+_IDENTIFYING = frozenset({"index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid"})
+
+
+def _torn(names: list[str], cells: list[str]) -> bool:
+    """The start of a row whose end is missing: a GPU is told, and every whole cell fits its column."""
+    whole = cells[:-1]
+    told = names[: len(whole)]
+    return len(whole) < len(names) and not _IDENTIFYING.isdisjoint(told) and _plausible(told, whole)
 
 
 def _plausible(names: list[str], cells: list[str]) -> bool:

@@ -118,8 +118,8 @@ class _Gpu:
                 self.processes[-1].memory = as_number(value)
 
 
-def read(lines: list[Line]) -> tuple[list[Sample], list[Process]]:
-    """All GPUs described by `-q` output in these lines, text or XML."""
+def read(lines: list[Line]) -> tuple[list[Sample], list[Process], list[Line]]:
+    """All GPUs described by `-q` output in these lines, text or XML; the last line read when GPUs are missing."""
     preamble: dict[str, str] = {}
     gpus: list[_Gpu] = []
     for gpu in _walk(lines, preamble):
@@ -134,7 +134,9 @@ def read(lines: list[Line]) -> tuple[list[Sample], list[Process]]:
             fields["index"] = n % int(attached)
         put(fields, "driver", driver)
         samples.append(Sample(fields, gpu.first, at, gpu.telling))
-    return samples, [p for gpu in gpus for p in gpu.processes]
+    missing = attached is not None and attached > 0 and len(gpus) % int(attached) != 0
+    ends = [gpus[-1].telling[-1] if gpus[-1].telling else gpus[-1].first] if gpus and missing else []
+    return samples, [p for gpu in gpus for p in gpu.processes], ends
 
 
 def _walk(lines: list[Line], preamble: dict[str, str]) -> Iterator[_Gpu]:

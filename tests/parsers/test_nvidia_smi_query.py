@@ -187,3 +187,16 @@ def test_sections_cut_out_of_a_listing() -> None:
 def test_any_text_is_survived(text: str) -> None:
     parser.sniff(text, "x")
     run(parser, text)
+
+
+def test_lists_that_end_early_say_so() -> None:
+    csv = fixture("nvidia_smi_query", "loop.csv").rstrip("\n")
+    whole = [r for r in run(parser, csv) if r.kind == "parse_problem"]
+    cut = [r for r in run(parser, csv[:-30]) if r.kind == "parse_problem"]
+    assert (len(whole), len(cut)) == (0, 1)
+    listed = fixture("nvidia_smi_query", "healthy-q.txt")
+    assert not of(run(parser, listed), "parse_problem")
+    assert of(
+        run(parser, listed.replace("Attached GPUs                             : 2", "Attached GPUs : 8")),
+        "parse_problem",
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diagnose.model import Fact
+from diagnose.model import Evidence, Fact, FactBase, Problem, Value
 from diagnose.tables import deviations
 from diagnose.tables.deviations import PER_PROCESS_VARIABLES, SUBJECTS
 from diagnose.vocabulary import vocabulary
@@ -179,3 +179,22 @@ def test_one_leaf_for_all_is_no_rail_design():
 
 def test_two_hosts_show_no_rails():
     assert found(*cables(a=("l0", "l1"), b=("l1", "l0")), subject="rail_switch") == []
+
+
+def test_a_torn_list_of_gpus_counts_nothing():
+    def seen(host: str, count: int, source: str, **named: Value) -> list[Fact]:
+        return [
+            Fact(f"{source}{n}", "gpu", {"host": host, "index": n, **named}, (Evidence(source, n, n, "x"),))
+            for n in range(count)
+        ]  # fmt: skip
+
+    facts = [*seen("a", 8, "a"), *seen("b", 8, "b"), *seen("c", 5, "c"), *seen("d", 8, "d"), *seen("d", 8, "d2")]
+    by_bus = [Fact(f"q{n}", "gpu", {"host": "d", "bus_id": f"0000:{n:02x}:00"}, facts[n].evidence) for n in range(3)]
+
+    def said(problems: tuple[Problem, ...]) -> list[tuple[Value, ...]]:
+        known = FactBase((*facts, *by_bus), (), problems, ("a", "b", "c", "d"), {}, None)
+        told = derived(deviations, known, "deviation")
+        return [(f.fields["host"], f.fields["value"]) for f in told if f.fields["subject"] == "gpu_count"]
+
+    assert said(()) == [("c", "5")]
+    assert said((Problem("row does not fit", "c"),)) == []
