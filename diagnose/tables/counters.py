@@ -107,7 +107,8 @@ RDMA_METRICS = (
 _PACKETS = {
     "nic_counter": {
         way: re.compile(
-            rf"(?:{way}_packets(?:_phy)?|{way}_(?:total|good|ucast)_frames|(?:port\.)?{way}_unicast(?:\.nic)?)\Z"
+            rf"(?:{way}_packets(?:_phy)?|{way}_(?:total|good|ucast)_frames|(?:port\.)?{way}_unicast(?:\.nic)?"
+            rf"|{way}_ring_(?:packets|pkts)_sum)\Z"
         ) for way in ("rx", "tx")
     },
     "rdma_counter": {

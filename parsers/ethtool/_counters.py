@@ -29,7 +29,7 @@ _RING = re.compile(
     r"|(?P<bd>[rt]x)q[#_]?(?P<g>\d{1,4})[_:] ?(?P<ng>\w+)"  # hns3, be2net
 )
 _RING_MATTERS = re.compile(
-    r"discard|drop|err|miss|alloc_fail|no_buf|no_desc|empty_rx_ring|overflow|timeout|queue_stop|(?:^|_)(?:packets|bytes|cnt)$"
+    r"discard|drop|err|miss|alloc_fail|no_buf|no_desc|empty_rx_ring|overflow|timeout|queue_stop|(?:^|_)(?:packets|pkts|bytes|cnt)$"
 )
 _RING_IGNORED = re.compile(
     r"xdp|irq|csum|dma_mapping|prepare_ctx|req_id|linearize|cqe_err|arfs|_ktls|tls_|lro_|tso_|cache_|cqe_comp|inner|tpa_|mcast|bcast"

@@ -95,12 +95,14 @@ _MISMATCHES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"(?P<va>0x[0-9a-f]{1,16}) != expected (?P<vb>0x[0-9a-f]{1,16})"
         ),
     ),
+    ("magic", re.compile(r"wrong type (?P<va>\d{1,5}) != (?P<vb>\d{1,5})")),
+    ("magic", re.compile(r"with family (?P<va>\d{1,6}) is neither AF_INET")),
     ("magic", re.compile(r"wrong magic (?P<va>\w{1,20}) != (?P<vb>\w{1,20})")),
 )
 _MISMATCH_GATE = re.compile(
     r"[Mm]ismatch|mixed local|local Net devices|requires NIC|"
     r"checked in|Duplicate GPU|same GPU|truncated :|incorrect receive"
-    r"|arena divergence|wrong magic"
+    r"|arena divergence|wrong magic|wrong type|neither AF_INET"
 )
 
 

@@ -91,7 +91,7 @@ def async_event(log: Reader, message: str, head: Head, place: Place) -> bool:
     text = message[found.end() :].rpartition(": ")[2].strip() or message
     fatal = "fatal" in found.group(3) and "non-fatal" not in found.group(3)
     event = next((name for name, pattern in _EVENTS if pattern.search(text)), None)
-    if event is None or (event == "qp_fatal" and not fatal):
+    if event is None or (event == "qp_fatal" and not fatal and "error" not in text):
         event = (
             "qp_fatal" if fatal and (" on QP" in message or " on CQ" in message or " on SRQ" in message) else "other"
         )
