@@ -31,6 +31,8 @@ _HEADING = re.compile(r"#\s{1,12}size\s{1,20}count\s{1,20}type\s")
 _ROW = re.compile(r"(?:\d{1,6}:\s)?\s{0,20}(\d{1,15})\s{1,20}(\d{1,15})\s{1,20}([a-z]\w{1,20})\s{1,40}(\S.{4,400})")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s{1,8}:\s{0,4}(\d{1,7}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?)")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s{1,4}:\s{0,4}(\d{1,15})\s{1,4}(OK|FAILED)")
+_TAG = re.compile(r"\[\d{1,6}(?:,\d{1,6})?\](?:<std\w{3}>:?)?")
+"""What mpirun --tag-output puts into a row at each flush."""
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?")
 
 
@@ -58,6 +60,8 @@ class _Run:
     best: _Row | None = None
     wrong: int | None = None
     wrong_line: Line | None = None
+    peak: _Row | None = None
+    """The size with the highest bus bandwidth; `best` is the best row of the largest size."""
     average: float | None = None
     average_line: Line | None = None
 
@@ -124,6 +128,8 @@ def _comment(run: _Run, text: str, line: Line) -> None:
 
 
 def _row(run: _Run, text: str, line: Line) -> None:
+    if "[" in text:
+        text = _TAG.sub(" ", text)
     m = _ROW.match(text)
     if m is None:
         return
@@ -149,6 +155,8 @@ def _row(run: _Run, text: str, line: Line) -> None:
         best = run.best
         if best is None or size > best.size or (size == best.size and (busbw, algbw) > (best.busbw, best.algbw)):
             run.best = _Row(size, algbw, busbw, line)
+        if run.peak is None or busbw > run.peak.busbw:
+            run.peak = _Row(size, algbw, busbw, line)
 
 
 def _operation(run: _Run) -> str:
@@ -172,9 +180,13 @@ def _record(run: _Run, source: Source) -> Record:
         op=_operation(run), ranks=len(run.ranks) or None, nodes=len(run.hosts) or None, gpu=run.gpu,
         max_bytes=best.size if best else None, busbw_gbps=best.busbw if best else None,
         algbw_gbps=best.algbw if best else None, avg_busbw_gbps=run.average, wrong=run.wrong,
+        peak_busbw_gbps=run.peak.busbw if run.peak else None, peak_bytes=run.peak.size if run.peak else None,
         ranks_zero_headers=run.zeroes or None, complete=best is not None and run.average is not None,
     )  # fmt: skip
-    telling = [run.wrong_line, best.line if best else None, run.average_line, run.rank_line or run.first]
+    rows = [best]
+    if best is not None and run.peak is not None and best.busbw < run.peak.busbw / 2:
+        rows.append(run.peak)
+    telling = [run.wrong_line, *(row.line for row in rows if row), run.average_line, run.rank_line or run.first]
     grounds = {line.number: evidence(source, line) for line in telling if line is not None}
     host = next(iter(run.hosts)) if len(run.hosts) == 1 else None
     return Record(

@@ -56,7 +56,8 @@ def _xid(m: Match, message: str) -> Event:
     return _event(
         "xid", message[m.start() :], device, code,
         action.group(1) if action else None, fatal.group(1) if fatal else None,
-        code=code, code_name=XID_NAMES.get(code), device=device, gpu=int(gpu.group(1)) if gpu else None,
+        code=code, code_name=f"recovery action: {action.group(1)}" if action else XID_NAMES.get(code), device=device,
+        gpu=int(gpu.group(1)) if gpu else None,
         process=name if name not in ("", "unknown", "N/A") else None, pid=pid,
         severity=fatal.group(1).lower() if fatal else None,
     )  # fmt: skip

@@ -69,6 +69,18 @@ def test_foreign_text_is_left_alone() -> None:
         assert not run(parser, text), name
 
 
+def test_rows_with_tags_of_mpirun_inside_and_a_bandwidth_that_falls() -> None:
+    text = """[0]#  size  count  type  redop  root   time  algbw  busbw #wrong   time  algbw  busbw #wrong
+[0]   33554432    8388608  float  sum  -1[0]  2180.1   15.39   29.50   0[0]  2285.2   14.68   28.14   0
+[0] 1073741824  268435456  float  sum  -1[0]  387000    2.77    5.31   0[0]  386000    2.78    5.33   0
+[0]# Avg bus bandwidth    : 17.1
+"""
+    (found,) = run(parser, text)
+    got = [found.fields[n] for n in ("max_bytes", "busbw_gbps", "peak_bytes", "peak_busbw_gbps", "wrong")]
+    assert got == [1073741824, 5.33, 33554432, 29.5, 0]
+    assert 2 in [e.first for e in found.evidence]
+
+
 @settings(max_examples=80, deadline=None)
 @given(hostile("nccl_tests"))
 def test_any_text_is_survived(text: str) -> None:
