@@ -153,7 +153,8 @@ class Collection(object):
         executor.start(self._logs(writer))
         executor.wait(["stacks", "logs"], options.limit / 3, first_only=True)
         if not self.interrupted:
-            executor.start(self._ras(writer))
+            workers = plan.worker_stacks(options, self.found, self._texts("stacks/py-spy"))
+            executor.start(plan.chosen(options, workers) + self._ras(writer))
         executor.join()
 
     def _tell_what_is_missing(self, writer: Writer, executor: Executor) -> None:

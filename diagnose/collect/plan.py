@@ -1,6 +1,7 @@
 """Which takes a host gets: the tools of GPUs, NICs, RDMA, time, kernel and control groups, and each rank's process."""
 
 import os
+import re
 import sys
 from typing import List, Optional, Sequence, Tuple
 
@@ -14,6 +15,9 @@ GPU_QUERY = (
     "enforced.power.limit,temperature.gpu,utilization.gpu,utilization.memory,memory.used,memory.total,pcie.link.gen.current,"
     "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,clocks_throttle_reasons.active"
 )
+MAX_WORKERS = 32
+_WAITS = re.compile(rb"_try_get_data|_get_data \(torch/utils/data")
+_PROCESS = re.compile(rb"^Process (\d+): ", re.MULTILINE)
 PS_COLUMNS = "pid,ppid,user:20,stat,pcpu,pmem,rss,nlwp,psr,wchan:30,comm"
 SYSCTLS = """
     net.core.rmem_max net.core.wmem_max net.core.somaxconn net.core.netdev_max_backlog net.core.netdev_budget
@@ -401,6 +405,17 @@ def _rank(p: Process, spy: Optional[str], options: Options) -> List[Take]:
         argv = ["gdb", "-nx", "-batch", "-p", str(p.pid), "-ex", "set pagination off", "-ex", "thread apply all bt 60"]
         made.append(Take("stacks/gdb." + label, argv, "gdb", 45, 4 * MIB, rank=p.rank, pid=p.pid))
     return made
+
+
+def worker_stacks(options: Options, found: Found, stacks: Sequence[bytes]) -> List[Take]:
+    """Stacks of the loader workers of ranks that wait for them, as the ranks' own stacks tell; twice."""
+    spy, _ = py_spy(options, found)
+    waiting = {int(m.group(1)) for text in stacks if _WAITS.search(text) for m in _PROCESS.finditer(text)}
+    made = []
+    for p in [p for p in found.processes if p.role == "worker" and p.ppid in waiting][:MAX_WORKERS]:
+        argv = [spy or "py-spy", "dump", "--nonblocking", "--pid", str(p.pid)]
+        made.append(Take("stacks/worker-py-spy." + p.label, argv, "workers", 12, MIB, rank=p.rank, pid=p.pid))
+    return twice(made) if spy else []
 
 
 def py_spy(options: Options, found: Found) -> Tuple[Optional[str], str]:

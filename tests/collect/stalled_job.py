@@ -1,6 +1,6 @@
 """A training job on CPU (gloo) of which one rank falls asleep in its data loader. Started by torchrun; needs torch.
 
-Environment: SLEEPER (rank), WAKE (file whose appearance wakes it), READY (file that says that everyone waits).
+Environment: SLEEPER (rank), WORKERS (of each loader), WAKE (file whose appearance wakes it), READY (file that says that everyone waits).
 """
 
 import os
@@ -22,7 +22,7 @@ class Shards(Dataset):
         return STEPS
 
     def __getitem__(self, index):
-        if index == SLEEP_AT and dist.get_rank() == int(os.environ["SLEEPER"]):
+        if index == SLEEP_AT and os.environ["RANK"] == os.environ["SLEEPER"]:
             wait_for_file(os.environ["WAKE"])
         return torch.full((4,), float(index))
 
@@ -37,7 +37,7 @@ def main():
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     model = torch.nn.Linear(4, 1)
-    for step, batch in enumerate(DataLoader(Shards(), batch_size=1, num_workers=0)):
+    for step, batch in enumerate(DataLoader(Shards(), batch_size=1, num_workers=int(os.environ["WORKERS"]))):
         loss = model(batch).sum()
         model.zero_grad()
         loss.backward()

@@ -35,13 +35,13 @@ def wait_until(met, what: str, limit_s: float = 120) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def stalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+@pytest.fixture(params=["0", "1"], ids=["loader in the rank", "loader in a worker"])
+def stalled(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The job, with everyone but the sleeper in the all-reduce, and its folder."""
-    folder = tmp_path_factory.mktemp("job")
+    folder = tmp_path
     env = {
         **os.environ, "SLEEPER": str(SLEEPER), "WAKE": str(folder / "wake"), "READY": str(folder / "ready"),
-        "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "EXPERIMENT_TOKEN": CANARY,
+        "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "EXPERIMENT_TOKEN": CANARY, "WORKERS": request.param,
     }  # fmt: skip
     command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(WORLD)]
     command += ["--redirects", "3", "--log-dir", str(folder / "logs"), str(JOB)]

@@ -60,3 +60,21 @@ def test_other_threads_do_not_count():
 def test_sequence_numbers_decide_where_there_are_some():
     told = Fact("", "torch_timeout", {"seq": 41, "op": "ALLREDUCE", "rank": 0})
     assert derived(told, *stalled()) == []
+
+
+def test_plumbing_names_its_caller_and_the_worker_that_is_busy():
+    frames = "select (selectors.py:415) < poll (multiprocessing/connection.py:257) < __next__ (torch/utils/data/dataloader.py:725) < main (train.py:41)"  # noqa: E501
+    busy = "read (shards.py:12) < __getitem__ (train.py:21) < _worker_loop (torch/utils/data/_utils/worker.py:349)"
+    idle = "select (selectors.py:415) < get (multiprocessing/queues.py:113) < _worker_loop (torch/utils/data/_utils/worker.py:331)"  # noqa: E501
+    others = [o for o in stalled() if o.fields["rank"] != 2]
+    own = [dump(2, n, "dataloader", "select", 415, file="selectors.py", frames=frames) for n in (0, 1)]
+    workers = [
+        dump(2, n, "dataloader", name, 9, pid=pid, frames=text)
+        for pid, name, text in ((801, "select", idle), (802, "read", busy)) for n in (0, 1)
+    ]  # fmt: skip
+    _, late = derived(*others, *own, *workers)
+    assert late.fields["pid"] == 702
+    assert late.fields["detail"] == (
+        "in 2 dumps its process 702 sits in select at selectors.py:415, called from main at train.py:41;"
+        " its worker 802 sits in read at shards.py:12"
+    )
