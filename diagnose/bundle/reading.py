@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from diagnose.bundle.decoration import undecorated
 from diagnose.model import Block, Line, Source
 from diagnose.parsing import MAX_LINE, clean, unwrap_json
 
@@ -26,13 +27,14 @@ ENDS = 128 << 10
 """Of bigger ones the first and the last part of this size (bytes), and samples between."""
 SAMPLES, SAMPLE = 6, 32 << 10
 """How many samples of a big source, evenly spread, and their size (bytes)."""
+_HEAD = 1 << 16
 _MAX_EXCERPT_LINES = 2_000
 _MAX_CARRY = 4 * MAX_LINE
 """Bytes of an unfinished line that are kept; more could not add a character before the cut."""
 
 _CONTROLS = bytes(b for b in (*range(32), 127) if b not in b"\t\n\r")
-_MARKS = re.compile(rb"\xc2[\x80-\x9f]|\xe2(?:\x80[\x8e\x8f\xaa-\xae]|\x81[\xa6-\xa9])")
-_MARK_BYTES = (b"\xc2", b"\xe2")
+_MARKS = re.compile(rb"\xc2[\x80-\xa0]|\xe2(?:\x80[\x8b\x8e\x8f\xaa-\xae]|\x81[\xa0\xa6-\xa9])|\xef\xbb\xbf")
+_MARK_BYTES = (b"\xc2", b"\xe2", b"\xef\xbb\xbf")
 
 
 def encoding_of(head: bytes) -> str:
@@ -162,19 +164,21 @@ def _opened(source: Source) -> BinaryIO:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a file is written: its encoding, and what unwraps each line (JSON logs)."""
+    """How a file is written: its encoding, and what unwraps each line (JSON logs, quotes, line numbers)."""
 
     encoding: str
     unwrap: Callable[[str], str] | None
 
 
 def _form(handle: BinaryIO) -> _Form:
-    head = handle.read(1 << 16)
+    head = handle.read(_HEAD)
     encoding = encoding_of(head)
     if not encoding.startswith("utf-8"):
         head = head.decode(encoding, "replace").encode()
-    first = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")[0].decode("utf-8", "replace")
-    return _Form(encoding, unwrap_json if unwrap_json(first) != first else None)
+    lines = _text(head.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if unwrap_json(lines[0]) != lines[0]:
+        return _Form(encoding, unwrap_json)
+    return _Form(encoding, undecorated(lines[:-1] if len(head) >= _HEAD else lines))
 
 
 def _pieces(handle: BinaryIO, form: _Form, size: int, start: int = 0, stop: int = 0) -> Iterator[bytes]:

@@ -18,15 +18,18 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]"  # other escapes
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 def clean(text: str) -> str:
-    """Text without terminal escapes, control characters and direction marks; tabs stay. Linear time."""
+    """Text without terminal escapes, control characters, direction marks and characters without width; tabs stay.
+
+    The no-break spaces of web pages and chats become blanks. Linear time.
+    """
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPES.sub("", text)
     if not text.isprintable():
-        text = _CONTROLS.sub("", text)
+        text = _CONTROLS.sub("", text).replace("\xa0", " ")
     return text
 
 

@@ -1,0 +1,61 @@
+"""Quotes, line numbers and code-block indents come off; what only looks like them stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diagnose.bundle import LineReader, excerpt, read_lines
+from diagnose.bundle.decoration import undecorated
+from diagnose.model import Source
+
+TEXT = ["Settings for eth0:", "\tSpeed: 100000Mb/s", "", "\tDuplex: Full", "\tLink detected: yes", "# end"]
+
+
+def bare(lines: list[str]) -> list[str] | None:
+    strip = undecorated(lines)
+    return None if strip is None else [strip(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["> {1}", ">{1}", " > > {1}", "{0:6d}\t{1}", "{0} | {1}", "{0:4d}│{1}", "{0}:{1}", "    {1}", "> {0:4d}\t{1}"],
+)
+def test_what_is_on_every_line_comes_off(form: str) -> None:
+    lines = [form.format(n, line) for n, line in enumerate(TEXT, 41)]
+    assert [line.rstrip() for line in bare(lines) or []] == TEXT
+
+
+def test_words_around_a_quote_stay() -> None:
+    lines = ["Hello,", "it hangs:", *(f"> {line}" for line in TEXT), "Regards"]
+    assert [line.rstrip() for line in bare(lines) or []] == ["Hello,", "it hangs:", *TEXT, "Regards"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        TEXT,
+        ["> one", "> two"],
+        [f"{n}: {name}: <UP> mtu 1500" for n, name in enumerate(("lo", "eth0", "eth1", "ib0", "ib1"), 1)],
+        [f"{n}: step" for n in range(9)],
+        [f"0: line {n}" for n in range(9)],
+        [f"{n}, NVIDIA H100, 5" for n in range(8)],
+        [f"{n} 5 5 16" for n in range(8)],
+        [f"{hour:02d}:10:00 epoch {hour}" for hour in range(9, 20)],
+        [f"     rx{n}: 1" for n in range(9)],
+        ["\tSpeed: 5", "\tDuplex: Full", "\tPort: x", "\tAuto: on"],
+    ],
+)
+def test_what_belongs_to_the_text_stays(lines: list[str]) -> None:
+    assert bare(lines) is None
+
+
+def test_all_ways_of_reading_show_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    file.write_text("\r\n".join(f"> {n}\u00a0x\u200b" for n in range(1, 30_000)))
+    source = Source("s", "mail.txt", str(file), file.stat().st_size)
+    lines = list(read_lines(source))
+    assert [line.text for line in lines[:2]] == ["1 x", "2 x"]
+    assert LineReader(source)[20_000:20_010] == lines[20_000:20_010]
+    assert excerpt(source, 29_000, 29_000, 2) == lines[28_997:29_002]
