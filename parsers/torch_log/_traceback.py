@@ -77,7 +77,8 @@ def follow(window: Window, index: int, segment: Segment, lead: str = "") -> Iter
 def read_trace(window: Window, index: int, segment: Segment) -> Trace | None:
     """The traceback whose header stands on line `index`; None when another process's header interrupts it."""
     trace = Trace(used=[index])
-    trace.harmless = index > 0 and any(literal in window.lines[index - 1] for literal in _HARMLESS_BEFORE)
+    before = "\n".join(window.lines[max(0, index - 2) : index])  # two: the sentence may have been wrapped
+    trace.harmless = any(literal in before for literal in _HARMLESS_BEFORE)
     indent = _indent(segment.text)
     raised = Raised("")
     awaiting = "frames"  # then "more" (message, chain sentence), then "header"

@@ -326,3 +326,10 @@ def test_any_text_conforms(noise: str, at: int, name: str, cut: int) -> None:
     text = fixture("torch_log", name)
     records(noise)
     records(text[:at] + noise + text[at + cut :])
+
+
+def test_an_ignored_exception_stays_harmless_when_its_sentence_is_wrapped() -> None:
+    text = fixture("torch_log", "healthy.txt").replace(
+        "_MultiProcessingDataLoaderIter.__del__ at 0x7f", "_Iter at\n0x7f"
+    )
+    assert not of(run(PARSER, text), "python_exception")
