@@ -111,8 +111,8 @@ _VERBS_NUMBER = re.compile(r" with (\d{1,5}) ")
 _ERRNO = re.compile(r"errno (\d{1,5})")
 _ON_DEVICE = re.compile(r"on dev ([\w.-]{1,64})(?::\d{1,3})?")
 _GID_INDEX = re.compile(r"local GID index (\d{1,5})")
-_LOCAL = re.compile(r"local GID ([0-9a-fA-F:.]{2,64})")
-_REMOTE = re.compile(r"remote GID ([0-9a-fA-F:.]{2,64})")
+_LOCAL = re.compile(r"local GID ([0-9a-fA-F:.]{2,64}(?![\w.:]))")
+_REMOTE = re.compile(r"remote GID ([0-9a-fA-F:.]{2,64}(?![\w.:]))")
 _REMOTE_DEVICE = re.compile(r"remote dev(?:ice)? ([\w.-]{1,64})")
 _SYSTEM_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("no_memory", re.compile(r"cannot allocate memory|out of memory|\berrno 12\b|with 12 ", re.I)),
@@ -121,9 +121,11 @@ _SYSTEM_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("network_unreachable", re.compile(r"network is unreachable|\berrno 101\b|with 101 ", re.I)),
     ("no_route", re.compile(r"no route to host|\berrno 113\b|with 113 ", re.I)),
     ("bad_address", re.compile(r"bad address|\berrno 14\b|with 14 ", re.I)),
+    ("no_device", re.compile(r"no such device|\berrno 19\b|with 19 ", re.I)),
+    ("no_data", re.compile(r"no data available|\berrno 61\b|with 61 ", re.I)),
 )
 _ERRNO_OF = {"no_memory": 12, "invalid_argument": 22, "timed_out": 110, "network_unreachable": 101, "no_route": 113,
-             "bad_address": 14}  # fmt: skip
+             "bad_address": 14, "no_device": 19, "no_data": 61}  # fmt: skip
 
 
 def verbs(log: Reader, message: str, head: Head, place: Place) -> bool:

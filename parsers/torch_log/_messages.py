@@ -207,6 +207,18 @@ _VERSION = re.compile(r"NCCL version (\d{1,3}(?:\.\d{1,4}){1,2})")
 _RESULT = re.compile(r"\b(nccl(?:System|UnhandledCuda|Internal|Remote|InvalidArgument|InvalidUsage)\w{0,12})\b")
 
 
+_RESULTS_IN_WORDS = (
+    ("unhandled system error", "ncclSystemError"),
+    ("unhandled cuda error", "ncclUnhandledCudaError"),
+    ("internal error", "ncclInternalError"),
+    ("invalid usage", "ncclInvalidUsage"),
+    ("invalid argument", "ncclInvalidArgument"),
+    ("remote process exited", "ncclRemoteError"),
+)
+"""What ncclGetErrorString says, for those who print nothing else."""
+_SOURCE_LINE = re.compile(r"\braise \w{1,60}\(|[\"']NCCL [Ee]rror: \{")
+
+
 def backend_error(text: str) -> Iterator[Found]:
     """DistBackendError, DistStoreError, DistNetworkError, and the bare `NCCL error in:` of older versions."""
     named = _DIST_ERROR.search(text)
@@ -214,14 +226,18 @@ def backend_error(text: str) -> Iterator[Found]:
         if "gloo/transport/" in text:
             yield "torch_error", {"type": "GlooError", "text": first_line(text)}, None
         return
+    if named is None and _SOURCE_LINE.search(text):
+        return
     version, result = _VERSION.search(text), _RESULT.search(text)
+    low = text.lower()
+    in_words = next((name for words, name in _RESULTS_IN_WORDS if words in low), None)
     last = text.partition("Last error:")[2].strip()
     yield (
         "torch_error",
         {
             "type": named.group(1) if named else "DistBackendError",
             "nccl_version": version.group(1) if version else None,
-            "nccl_result": result.group(1) if result else None,
+            "nccl_result": result.group(1) if result else in_words,
             "last_error": " ".join(last.split())[:MAX_TEXT] or None,
             "text": first_line(text),
         },

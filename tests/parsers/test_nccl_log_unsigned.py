@@ -85,3 +85,27 @@ def test_rings_of_2_4_and_a_glued_stamp():
 )
 def test_any_order(parts):
     run(PARSER, "\n".join(parts))
+
+
+def test_verbs_without_a_device():
+    (told,) = of(
+        run(
+            PARSER, "n1:10:11 [2] misc/ibvwrap.cc:284 NCCL WARN Call to ibv_modify_qp failed with error No such device"
+        ),
+        "nccl_verbs_error",
+    )
+    assert (told.fields["error"], told.fields["errno"]) == ("no_device", 19)
+    masked = (
+        "n1:10:11 [5] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, remote GID ::ffff:xx.x.x"
+    )
+    (told,) = of(run(PARSER, masked), "nccl_verbs_error")
+    assert "remote_gid" not in told.fields
+
+
+def test_a_foreign_handshake():
+    for text in (
+        "socketFinalizeAccept: wrong type 4 != 3",
+        "Net : connecting to address  with family 33621 is neither AF_INET(2)",
+    ):
+        (told,) = of(run(PARSER, f"n1:10:11 [2] misc/socket.cc:441 NCCL WARN {text}"), "nccl_config_mismatch")
+        assert told.fields["subject"] == "magic"
