@@ -20,6 +20,8 @@ def collect(args: Any, version: str, argv: Optional[List[str]] = None) -> int:
     options.by = Cleaner().text(" ".join(sys.argv if argv is None else argv))
     if options.out == "-" and sys.stdout.isatty():
         raise settings.BadOption("--out - writes an archive, and standard output is a terminal")
+    if options.out == "-" and options.redact:
+        raise settings.BadOption("--redact with --out - would lose the private map; redact the bundle afterwards")
     collection = Collection(options)
     if options.dry_run:
         return collection.dry_run()

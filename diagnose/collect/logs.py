@@ -36,7 +36,9 @@ _SLURM_FILES = re.compile(r"\b(?:StdOut|StdErr)=(/[^\r\n]+)")
 
 
 class Wanted(object):
-    """A file to copy. `place` is how it is reached from here, `shown` its name for its owner."""
+    """A file to copy. `place` is how it is reached from here, `shown` its name for its owner. Where only a variable of
+    a process names it, it must belong to that process's user (`owner`): root copies nobody else's files for a user.
+    """
 
     def __init__(self, place: str, shown: str, kind: str, rank: Optional[int], pid: Optional[int]) -> None:
         self.place = place
@@ -44,6 +46,7 @@ class Wanted(object):
         self.kind = kind
         self.rank = rank
         self.pid = pid
+        self.owner: Optional[int] = None
         self.size = -1
         self.modified = 0.0
         self.identity = ""
@@ -67,6 +70,7 @@ def find_logs(found: Found, given: Sequence[str] = ()) -> Tuple[List[Wanted], Li
                 )
         for path in _debug_files(p):
             wanted.append(Wanted(_seen_from_here(found, p, path), path, "log", rank, p.pid))
+            wanted[-1].owner = p.uid
         for path in _container_logs(p):
             wanted.append(Wanted(path, path, "log", None, None))
     wanted += [Wanted(os.path.abspath(path), path, "log", None, None) for path in given]
@@ -93,6 +97,7 @@ def find_dumps(found: Found) -> List[Wanted]:
         for prefix in [x for x in prefixes if x.startswith("/")]:
             path = prefix + str(p.rank)
             wanted.append(Wanted(_seen_from_here(found, p, path), path, "flight_recorder", p.rank, p.pid))
+            wanted[-1].owner = p.uid
     return wanted
 
 
@@ -108,15 +113,18 @@ def probe(
         groups.setdefault(_mount_of(w, mounts), []).append(w)
     for mount, group in sorted(groups.items()):
         out = Buffer()
-        argv = [runner.find_program("stat") or "stat", "-L", "-c", "%s %Y %D:%i %F|%n"] + [w.place for w in group]
+        argv = [runner.find_program("stat") or "stat", "-L", "-c", "%s %Y %D:%i %u %F|%n"] + [w.place for w in group]
         outcome = run(argv, out, PROBE_LIMIT_S, MIB)
         answers: Dict[str, List[str]] = {}
         for line in out.getvalue().decode("utf-8", "surrogateescape").splitlines():
             facts, _, name = line.partition("|")
-            answers[name] = facts.split(" ", 3)
+            answers[name] = facts.split(" ", 4)
         for w in group:
             answer = answers.get(w.place)
-            if answer is not None and answer[3].startswith("regular"):
+            if answer is not None and answer[4].startswith("regular"):
+                if os.geteuid() == 0 and w.owner is not None and w.owner >= 0 and int(answer[3]) != w.owner:
+                    missing.append((w.shown, "named by a process of another user than its owner: not copied by root"))
+                    continue
                 w.size, w.modified, w.identity = int(answer[0]), float(answer[1]), answer[2]
                 there.append(w)
             elif answer is None and outcome.timed_out:

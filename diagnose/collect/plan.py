@@ -64,7 +64,12 @@ def gpu(options: Options) -> List[Take]:
     def smi(name: str, *argv: str) -> Take:
         return Take("gpu/nvidia-smi" + name, ("nvidia-smi",) + argv, "gpu", 15, 8 * MIB)
 
-    made = twice([smi("-query-gpu", "--query-gpu=" + GPU_QUERY, "--format=csv"), smi("-nvlink-e", "nvlink", "-e")])
+    query = smi("-query-gpu", "--query-gpu=" + GPU_QUERY, "--format=csv")
+    # Drivers rename fields, and one unknown name spoils the whole answer: the new name, then none of the two.
+    for reasons in (",clocks_event_reasons.active", ""):
+        fields = GPU_QUERY.replace(",clocks_throttle_reasons.active", reasons)
+        query.otherwise.append(["nvidia-smi", "--query-gpu=" + fields, "--format=csv"])
+    made = twice([query, smi("-nvlink-e", "nvlink", "-e")])
     made += [smi("-q", "-q"), smi("-topo-m", "topo", "-m"), smi("-nvlink-s", "nvlink", "-s")]
     if not options.quick:
         made += [

@@ -1,6 +1,7 @@
 """A training job on CPU (gloo) of which one rank falls asleep in its data loader. Started by torchrun; needs torch.
 
-Environment: SLEEPER (rank), WORKERS (of each loader), WAKE (file whose appearance wakes it), READY (file that says that everyone waits).
+Environment: SLEEPER (rank), WORKERS (of each loader), WAKE (file whose appearance wakes it), READY (file that says that
+everyone waits).
 """
 
 import os

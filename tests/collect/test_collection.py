@@ -112,6 +112,21 @@ def test_what_no_signal_reaches_is_left_behind_and_the_bundle_is_closed(tmp_path
     assert any(f["path"].endswith("rdma/show_gids.txt") for f in manifest(out)["files"])
 
 
+def test_a_renamed_field_does_not_spoil_the_answer(tmp_path: Path, tools: Path):
+    tool(
+        tools,
+        "nvidia-smi",
+        """case "$*" in
+*throttle_reasons*) echo 'Field "clocks_throttle_reasons.active" is not a valid field to query.'; exit 2;;
+*query-gpu*event_reasons*) echo 'index, name'; echo '0, NVIDIA H100';;
+*) exit 1;;
+esac""",
+    )
+    collect("--quick", "--out", str(tmp_path / "b"), "--include", "gpu", env=path_of(tools))
+    files = [f for f in manifest(tmp_path / "b")["files"] if "query-gpu" in f["path"]]
+    assert len(files) == 2 and all("event_reasons" in f["command"] and f["exit_code"] == 0 for f in files)
+
+
 def test_reasons_of_absence(tmp_path: Path, tools: Path):
     tool(tools, "ibstat", "echo 'ibpanic: cannot open' >&2; exit 1")
     tool(tools, "show_gids", "echo 'show_gids: Permission denied' >&2; exit 1")

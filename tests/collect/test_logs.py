@@ -112,3 +112,14 @@ def test_spans_times_and_host_names():
         with pytest.raises(BadOption):
             _span("x", text)
     assert host_name("node-a/../../etc") == "node-a-..-..-etc"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others may not read such files anyway")
+def test_root_copies_no_foreign_file_that_a_variable_names(tmp_path: Path):
+    (tmp_path / "private").write_text("of root")
+    rank = process(1, 0, env={"NCCL_DEBUG_FILE": str(tmp_path / "private")}, uid=65534)
+    there, missing = logs.probe(logs.find_logs(found(rank))[0])
+    assert there == [] and "another user" in missing[0][1]
+    os.chown(tmp_path / "private", 65534, 65534)
+    there, missing = logs.probe(logs.find_logs(found(rank))[0])
+    assert len(there) == 1 and missing == []
