@@ -206,7 +206,8 @@ class _Reader:
                 of = known[field].type
                 return m.Ref(alias or None, field), cast(Type, "number" if of == "integer" else of)
             names = [*known, *(() if alias else self.thresholds)]
-            self.wrong(node, f"{kind} has no field '{field}'{did_you_mean(field, names)}")
+            quoted = "" if alias else f"; a text stands in quotes: '{field}'"
+            self.wrong(node, f"{kind} has no field '{field}'{did_you_mean(field, names) or quoted}")
         return m.Ref(alias or None, field), None
 
     def threshold(self, node: _Node) -> m.Scalar | Quantity | None:

@@ -37,7 +37,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
                 continue
             wrong = known.check(record.kind, record.fields)
             if wrong:
-                problems.append(Problem(f"{source.path}: a parser broke the vocabulary: {wrong[0]}", source.path))
+                problems.append(Problem(f"a parser broke the vocabulary: {wrong[0]}", source.path))
                 continue
             fields = dict(record.fields)
             if record.kind == "nccl_comm" and "rank" in fields:

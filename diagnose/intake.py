@@ -102,7 +102,7 @@ def parse(source: Source, by_kind: Mapping[str, ModuleType], tz: str | None) -> 
                 produced = parser.parse(bundle.read_lines(source), source)
             with parsing.assumed_zone(tz):
                 for item in produced:
-                    records.extend(item.records() if isinstance(item, Digest) else (item,))
+                    records.extend(item.records() if isinstance(item, Digest) else (_record(item),))
         except guarded.Unreadable as error:
             problems.append(Problem(f"{kind}: {error}", source.path))
             status = "error"
@@ -115,6 +115,12 @@ def parse(source: Source, by_kind: Mapping[str, ModuleType], tz: str | None) -> 
     if any(r.kind == "parse_problem" for r in records) and status == "parsed":
         status = "partial"
     return replace(source, status=status, line_count=lines or _line_count(source)), records, problems
+
+
+def _record(item: object) -> Record:
+    if not isinstance(item, Record):
+        raise TypeError(f"yields {type(item).__name__}, neither Record nor Digest")
+    return item
 
 
 def _line_count(source: Source) -> int:

@@ -60,14 +60,15 @@ def _load(file: Path, folder: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-        for needed in _needed(module):
-            if not hasattr(module, needed):
-                raise ImportError(f"parser {file} defines no {needed}")
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, ImportError | KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt):
             raise
-        raise ImportError(f"parser {file} cannot be loaded: {error!r}") from error
+        raise ImportError(f"parser {file} cannot be loaded: {type(error).__name__}: {error}") from error
+    for needed in _needed(module):
+        if not hasattr(module, needed):
+            del sys.modules[name]
+            raise ImportError(f"parser {file} defines no {needed}")
     return module
 
 

@@ -16,7 +16,7 @@ from diagnose.model import Diagnosis, Fact, Fields, Line, Pattern, Problem, Rule
 
 if TYPE_CHECKING:
     from diagnose.bundle import Bundle, LineReader
-    from diagnose.rulebook import Rulebook
+    from diagnose.rulebook import Rulebook, RuleError
 
 MAX_TEXTS = 64
 """Binary sources kept as text by a case."""
@@ -151,8 +151,7 @@ def _diagnose(
 ) -> Diagnosis:
     readable = [s for s in bundle.sources if s.kinds]
     if not readable:
-        reasons = "; ".join(p.text for p in bundle.problems[:3])
-        raise NothingAnalysed("no source of a known kind" + (f": {reasons}" if reasons else ""))
+        raise NothingAnalysed(_why_nothing(bundle))
     from diagnose import engine, facts, findings, intake, rulebook, site, tables
 
     settings = site.load(options.site) if options.site else site.find()
@@ -178,7 +177,10 @@ def _diagnose(
     ]  # fmt: skip
     judged = findings.judge(book.rules, outcome, options.lang, acknowledged)
     read = {s.path: s for s, _ in parsed}
-    problems = [*bundle.problems, *problems, *base.problems, *outcome.problems, *_rule_problems(book.errors)]
+    problems = [
+        *bundle.problems, *problems, *base.problems, *outcome.problems, *_rule_problems(book.errors),
+        *_unknown_topics(parsers),
+    ]  # fmt: skip
     return Diagnosis(
         findings=judged, unknowns=findings.unknowns(book.rules, outcome),
         sources=tuple(read.get(s.path, s) for s in bundle.sources), problems=tuple(problems),
@@ -206,9 +208,26 @@ def _possible(verdict: bool | None) -> bool:
     return verdict is not False
 
 
-def _rule_problems(errors: Sequence[object]) -> Iterator[Problem]:
+def _why_nothing(bundle: Bundle) -> str:
+    names = [s.path for s in bundle.sources]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    parts = ["no source of a known kind", ", ".join(names[:3]) + more, "; ".join(p.text for p in bundle.problems[:3])]
+    return ": ".join(filter(None, parts))
+
+
+def _unknown_topics(parsers: Sequence[ModuleType]) -> Iterator[Problem]:
+    from diagnose.vocabulary import did_you_mean, vocabulary
+
+    known = vocabulary().topics
+    for parser in parsers:
+        for topic in parser.TOPICS:
+            if topic not in known:
+                yield Problem(f"parser {parser.KIND}: unknown topic '{topic}'{did_you_mean(topic, known)}")
+
+
+def _rule_problems(errors: Sequence[RuleError]) -> Iterator[Problem]:
     for error in errors:
-        yield Problem(f"rule not loaded: {_beside(str(error))}")
+        yield Problem(f"rule not loaded: {_beside(str(error))}" if error.line else str(error))
 
 
 def _beside(text: str) -> str:

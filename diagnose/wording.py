@@ -49,9 +49,8 @@ def check_template(text: str, aliases: Mapping[str, str], vocabulary: Vocabulary
         problem = _reference_problem(found[1], found[2], aliases, vocabulary)
         if problem:
             wrong.append(problem)
-        elif spec:
-            known = vocabulary.field(aliases[found[1]], found[2])
-            wrong += _spec_problems(name, spec, known.type if known else "string")
+        elif spec and (known := vocabulary.field(aliases[found[1]], found[2])):
+            wrong += _spec_problems(name, spec, known.type)
     return wrong
 
 
@@ -152,7 +151,8 @@ def _spec_problems(name: str, spec: str, type_name: str) -> list[str]:
     try:
         format(_SAMPLES[type_name], spec)
     except ValueError:
-        return [f"format ':{spec}' does not fit {{{name}}}, a {type_name}"]
+        hint = f"; write ':{spec[:-1]}.0f'" if type_name == "number" and spec.endswith("d") else ""
+        return [f"format ':{spec}' does not fit {{{name}}}, a {type_name}{hint}"]
     return []
 
 

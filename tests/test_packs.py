@@ -78,7 +78,7 @@ def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("def sniff(:\n", "cannot be loaded"),
-        ("import nothing_of_that_name\n", "nothing_of_that_name"),
+        ("import nothing_of_that_name\n", "broken.py cannot be loaded.*nothing_of_that_name"),
         ("KIND = 'x'\nTOPICS = ()\n", "defines no sniff"),
         ("raise SystemExit(3)\n", "cannot be loaded"),
     ],

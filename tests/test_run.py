@@ -92,8 +92,12 @@ def test_standard_input():
 def test_nothing_of_a_known_kind(tmp_path: Path, files: dict[str, str]):
     folder = write(tmp_path / "b", **files)
     folder.mkdir(exist_ok=True)
-    with pytest.raises(NothingAnalysed):
+    with pytest.raises(NothingAnalysed, match="no source of a known kind" + "".join(f": {n}" for n in names(files))):
         analyse(folder)
+
+
+def names(files: dict[str, str]) -> list[str]:
+    return [name.replace("_txt", ".txt").replace("_log", ".log") for name in files]
 
 
 def test_a_path_that_is_not_there(tmp_path: Path):
@@ -120,6 +124,25 @@ def test_a_failing_parser_loses_only_what_it_did_not_say(tmp_path: Path, bundle:
     (problem,) = said.problems
     assert (problem.source, problem.text) == ("n3/x.txt", "parser broken failed: ZeroDivisionError: made for the test")
     assert {s.path: s.status for s in said.sources}["n3/x.txt"] == "partial"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "raise ZeroD",
+            "yield 5; raise ZeroD",
+            "parser broken failed: TypeError: yields int, neither Record nor Digest",
+        ),
+        ("kernel_log", "kernel_lg", "parser broken: unknown topic 'kernel_lg'; did you mean 'kernel_log'?"),
+    ],
+)
+def test_what_is_wrong_with_a_parser_is_named(tmp_path: Path, bundle: Path, old: str, new: str, said: str):
+    assert old in PARSER
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "broken.py").write_text(PARSER.replace(old, new))
+    write(bundle, n3__x_txt="%%broken\n")
+    assert said in [p.text for p in analyse(bundle, parsers=(tmp_path / "p",)).problems]
 
 
 def test_a_broken_rule_of_the_user_is_a_problem(tmp_path: Path, bundle: Path):
@@ -152,6 +175,15 @@ def test_the_site_file_overrides_and_acknowledges(tmp_path: Path, bundle: Path):
     assert said.tool["overridden"] == ["lossless/slow-receiver.max_tx_pause"]
     assert said.tool["thresholds_in_force"]["lossless/slow-receiver.max_tx_pause"] == 0.1
     assert analyse(bundle, site=site, today=date(2026, 2, 1)).findings[0].acknowledged is None
+
+
+def test_a_threshold_that_no_rule_has(tmp_path: Path, bundle: Path):
+    site = tmp_path / "site.toml"
+    site.write_text('[thresholds]\n"lossless/slow-receiver.max_tx_pauses" = "10%"\n')
+    assert [p.text for p in analyse(bundle, site=site).problems] == [
+        "site file: no rule has the threshold 'lossless/slow-receiver.max_tx_pauses'; "
+        "did you mean 'lossless/slow-receiver.max_tx_pause'?"
+    ]
 
 
 def test_the_language_of_the_findings(bundle: Path):

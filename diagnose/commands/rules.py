@@ -49,7 +49,8 @@ def lint(args: argparse.Namespace) -> int:
     output.write("".join(safe(str(error)) + "\n" for error in found), None)
     errors = sum(getattr(error, "level", "error") == "error" for error in found)
     if not args.quiet:
-        output.note(f"{errors} errors, {len(found) - errors} warnings" if found else "no errors")
+        said = f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"
+        output.note(said if found else "no errors")
     return 1 if errors else 0
 
 
@@ -65,7 +66,8 @@ def test(args: argparse.Namespace) -> int:
         failed += [f"{rule.path or rule.id}: {failure}" for failure in rulebook.run_examples(rule)]
     output.write("".join(safe(line) + "\n" for line in failed), None)
     if not args.quiet:
-        output.note(f"{len(book.rules)} rules, {examples} examples, {len(failed)} failures")
+        counts = ((len(book.rules), "rule"), (examples, "example"), (len(failed), "failure"))
+        output.note(", ".join(_count(number, word) for number, word in counts))
     return 1 if failed else 0
 
 
@@ -75,6 +77,8 @@ def new(args: argparse.Namespace) -> int:
 
     try:
         path = rulebook.new_rule(Path(args.folder), args.id)
+    except FileExistsError as error:
+        raise UsageError(f"rules new {args.id}: {error.filename} is there already") from error
     except (ValueError, OSError) as error:
         raise UsageError(f"rules new {args.id}: {error}") from error
     output.write(f"{path}\n", None)
@@ -160,5 +164,12 @@ def _rules(named: list[str]) -> tuple[Rule, ...]:
             raise UsageError(f"--rules {folder}: no such folder")
     book = rulebook.load((packs.builtin("rules"), *map(Path, named)), statuses=_ALL)
     if book.errors:
-        output.note(f"{len({e.path for e in book.errors})} rule files have errors; see: diagnose rules lint")
+        files = {e.path for e in book.errors}
+        where = [folder for folder in named if any(Path(file).is_relative_to(folder) for file in files)]
+        have = "has errors" if len(files) == 1 else "have errors"
+        output.note(f"{_count(len(files), 'rule file')} {have}; see: " + " ".join(["diagnose rules lint", *where]))
     return book.rules
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

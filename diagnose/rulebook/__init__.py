@@ -78,4 +78,4 @@ def _unknown_overrides(overrides: Mapping[str, Scalar], rules: Mapping[str, Rule
     known = {f"{rule.id}.{threshold.name}" for rule in rules.values() for threshold in rule.thresholds}
     for name in overrides:
         if name not in known:
-            yield RuleError("site file", 1, 1, f"no rule has the threshold '{name}'{did_you_mean(name, known)}")
+            yield RuleError("site file", 0, 0, f"no rule has the threshold '{name}'{did_you_mean(name, known)}")

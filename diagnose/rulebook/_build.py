@@ -18,7 +18,7 @@ Path = tuple[str | int, ...]
 
 
 class RuleError(NamedTuple):
-    """Something wrong in a rule file, with its place (1-based)."""
+    """Something wrong in a rule file, with its place (1-based; line 0: the file as a whole)."""
 
     path: str
     line: int
@@ -27,7 +27,8 @@ class RuleError(NamedTuple):
     level: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {'' if self.level == 'error' else 'warning: '}{self.text}"
+        place = f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+        return f"{place}: {'' if self.level == 'error' else 'warning: '}{self.text}"
 
 
 class _Malformed(Exception):

@@ -63,6 +63,9 @@ def _mismatches(rule: Rule, fires: Mapping[str, Any], firing: Firing, bound: Map
 
 _ID = re.compile(r"[a-z][a-z0-9-]*/[a-z0-9][a-z0-9-]*\Z")
 
+TO_FILL_IN = "FILL IN"
+"""Stands in a new rule file where its author has to write."""
+
 _TEMPLATE = """\
 id: {id}
 status: draft                        # draft (only when asked for) | trial (at most minor) | stable

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from diagnose import packs
 from diagnose.conditions import names_used
 from diagnose.model import SEVERITIES, Rule
 from diagnose.rulebook._advice import only_longer_timeouts, step_problems
 from diagnose.rulebook._build import RuleError
+from diagnose.rulebook._examples import TO_FILL_IN
 from diagnose.rulebook._files import RuleFile, read_folder
 from diagnose.vocabulary import did_you_mean
 
@@ -36,6 +37,7 @@ def lint(folders: Sequence[Path]) -> list[RuleError]:
     rules = {**_built_in(), **own} if alone else own
     for file, rule in built.values():
         found += _own(file, rule)
+        found += _unfilled(file)
         found += _steps(file)
         found += _explained(file, rule, rules)
         found += _look_alikes(file, rule, rules)
@@ -65,6 +67,21 @@ def _own(file: RuleFile, rule: Rule) -> Iterator[RuleError]:
             yield _error(file, ("unless", n), "coverage is not for rules to ask; it decides what counts as checked")
     if "covered" in seen:
         yield _error(file, ("when",), "coverage is not for rules to ask; it decides what counts as checked")
+
+
+def _unfilled(file: RuleFile) -> Iterator[RuleError]:
+    """One warning where the text of `rules new` still stands."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), file.document.data)]
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, str) and TO_FILL_IN in part:
+            yield _error(file, path, f"'{TO_FILL_IN}' still stands here", warning=True)
+            return
+        if isinstance(part, Mapping):
+            items = cast(Mapping[str, Any], part).items()
+        else:
+            items = enumerate(cast(list[Any], part)) if isinstance(part, list) else ()
+        waiting += [((*path, key), value) for key, value in reversed(list(items))]
 
 
 def _names(data: Mapping[str, Any]) -> set[str]:
