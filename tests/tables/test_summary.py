@@ -48,6 +48,23 @@ def test_of_an_empty_bundle_nothing_is_said():
 # --- tables -----------------------------------------------------------------------------------------------
 
 
+def test_progress_shows_the_ranks_that_ended():
+    stall: Given = (
+        "stall",
+        {"evidence_kind": "watchdog", "verdict": "missing_rank", "group": "PG 0", "op": "ALLREDUCE", "seq": 41,
+         "world": 8, "waiting": "0-3", "silent": "4-5,7"},
+    )  # fmt: skip
+    died: Given = ("suspect_rank", {"rank": 6, "reason": "crashed", "detail": "its process ended with SIGKILL"})
+    behind: Given = ("suspect_rank", {"rank": 7, "reason": "behind"})
+    of_another: Given = ("suspect_rank", {"rank": 9, "reason": "exited", "detail": "exit code 1"})
+    facts = [stall, died, behind, of_another]
+    (group,) = table("progress", facts=facts, ranks={r: "n1" if r < 4 else "n2" for r in range(8)})["groups"]
+    assert [(r["ranks"], r["host"], r["states"], r["note"]) for r in group["rows"]][:2] == [
+        ("6", "n2", ["failed"], "its process ended with SIGKILL"),
+        ("4-5,7", "n2", ["unknown"], "nothing known in these files"),
+    ]
+
+
 def test_progress_shows_the_odd_ranks_first():
     stall: Given = (
         "stall",
