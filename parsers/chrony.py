@@ -37,8 +37,8 @@ _SOURCE_CSV = re.compile(
 )
 _NTPQ_HEADER = re.compile(r"^[ ]{1,8}remote\s{1,20}refid\s{1,12}st t when poll reach", re.M)
 _NTPQ = re.compile(
-    r"^([ x.+#*o-])([\w.:-]{1,46})\s{1,30}(\S{1,20})\s{1,12}(\d{1,2})\s{1,4}[a-zA-Z-]\s{1,8}(?:\d{1,8}[mhd]?|-)"
-    r"\s{1,8}\d{1,6}[mhd]?\s{1,8}([0-7]{1,3})\s{1,12}-?[\d.]{1,12}\s{1,12}([+-]?\d{1,9}(?:\.\d{1,9})?)"
+    r"^([ x.+#*o-])([\w.:-]{1,46})(?: \([^ ]{0,30})?\s{1,30}(\S{1,20})\s{1,12}(\d{1,2})\s{1,4}[a-zA-Z-]\s{1,8}"
+    r"(?:\d{1,8}[mhd]?|-)\s{1,8}\d{1,6}[mhd]?\s{1,8}([0-7]{1,3})\s{1,12}-?[\d.]{1,12}\s{1,12}([+-]?\d{1,9}(?:\.\d{1,9})?)"
 )
 _TIMEDATECTL = re.compile(r"^[ \t]{0,40}(?:System clock synchronized|NTP synchronized): (yes|no)\s*$", re.M)
 _DAEMON = re.compile(
@@ -212,7 +212,8 @@ def _row(text: str, line: Line, source: Source, ntpq: bool) -> Iterator[Record]:
         return
     m = _NTPQ.match(text) if ntpq else None
     if m:
-        yield _source(m.group(2), m.group(1), m.group(5), -float(m.group(6)), grounds)
+        if m.group(3) != ".POOL.":  # stands for the pool, whose members follow as rows of their own
+            yield _source(m.group(2), m.group(1), m.group(5), -float(m.group(6)), grounds)
         return
     m = _TIMEDATECTL.match(text)
     if m:

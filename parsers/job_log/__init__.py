@@ -20,7 +20,7 @@ _SURE = re.compile(
     r"slurmstepd: |srun: error: |srun: Job step|JobState=|^\s*JobID[ |]|oom[_-]kill event|OOMKilled|^ {4,8}Exit Code:"
     r"|noticed that process rank|detected that one or more processes exited"
     r"|MPI_ABORT was invoked|BAD TERMINATION OF ONE"
-    r"|[Rr]ewound credential|[Ee]xpired credential|[Cc]lock skew too great|clock difference against peer"
+    r"|[Rr]ewound credential|[Ee]xpired credential(?!s)|[Cc]lock skew too great|clock difference against peer"
     r"|certificate is not yet valid|is not yet valid: current time|^NAME\s{1,80}READY\s{1,20}STATUS"
     r"|^\s*(?:\S{1,40}\s+)?(?:Warning|Normal)\s+(?:Evicted|Preempted|OOMKilling|SystemOOM|NodeNotReady|TaintManager"
     r"|FailedScheduling|UnexpectedAdmissionError)"

@@ -15,7 +15,7 @@ GATES = (
 )  # fmt: skip
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("munge", re.compile(r"[Rr]ewound credential|[Ee]xpired credential")),
+    ("munge", re.compile(r"[Rr]ewound credential|[Ee]xpired credential(?!s)")),
     ("kerberos", re.compile(r"[Cc]lock skew too great|KRB\w{0,8}_AP_ERR_SKEW")),
     ("etcd", re.compile(r"clock difference against peer \w{1,40} is too high|found high clock drift")),
     # `has expired or is not yet valid: current time A is after B` is an expired certificate, not a clock

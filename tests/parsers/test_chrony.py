@@ -82,6 +82,17 @@ def test_foreign_text_is_left_alone() -> None:
             assert not run(parser, text), name
 
 
+def test_pools_of_ntpq_are_no_servers_and_names_may_hold_a_bracket() -> None:
+    text = """     remote           refid      st t when poll reach   delay   offset  jitter
+==============================================================================
+ 0.ntp.example.n .POOL.          16 p    -   64    0    0.000    0.000   0.000
++192.0.2.123 (t. 192.0.2.254      2 u   11   64    7   68.172    4.404   4.878
+*ntp2.example.co .GPS.            1 u   25   64    7   76.857    0.473   7.890
+"""
+    found = of(run(parser, text), "clock_source")
+    assert [(r.fields["name"], r.fields["reach"]) for r in found] == [("192.0.2.123", 7), ("ntp2.example.co", 7)]
+
+
 @settings(max_examples=80, deadline=None)
 @given(hostile("chrony"))
 def test_any_text_is_survived(text: str) -> None:

@@ -147,6 +147,10 @@ def test_credentials() -> None:
     ]
 
 
+def test_expired_credentials_of_a_cloud_are_no_munge() -> None:
+    assert run(PARSER, "botocore: the request was signed with expired credentials; Terminated in 3 s\n") == []
+
+
 def test_normal_endings_only_cover_the_topic() -> None:
     assert [(r.kind, r.fields) for r in records("healthy.txt")] == [("covered", {"topic": "process_exit"})]
 
