@@ -7,6 +7,7 @@ could not be read or judged because it failed · 0 none, and all read · 130 int
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -31,6 +32,9 @@ examples:
 
 exit codes of analyze: 0 nothing at or above --fail-on · 1 findings · 2 nothing analysed · 3 something unreadable
 """
+
+
+_UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF))
 
 
 class UsageError(Exception):
@@ -150,8 +154,11 @@ def _positive(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
-        return _main(arguments)
+        code = _main(arguments)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         _say("interrupted")
         return 130
@@ -162,10 +169,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"diagnose: {error}")
         return 2
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            _drop_stdout()
+            _say(f"diagnose: cannot write: {error.strerror}")
+            return 2
         if "--debug" in arguments:
             raise
         _say(f"diagnose: internal error: {type(error).__name__}: {error}; --debug shows where")
         return 2
+
+
+def _open_closed_streams() -> None:
+    """Closed standard streams lead nowhere, instead of into the next file that is opened."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _main(arguments: list[str]) -> int:

@@ -191,6 +191,13 @@ def test_one_folder_is_the_root_and_names_no_host(tmp_path: Path) -> None:
         assert [(s.path, s.host) for s in bundle.sources] == [("dmesg.txt", None)]
 
 
+def test_an_empty_path_is_not_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"a.log": NCCL})
+    monkeypatch.chdir(tmp_path)
+    with opened("") as bundle:
+        assert (bundle.sources, [p.text for p in bundle.problems]) == ((), ["an empty path was given"])
+
+
 def test_several_folders_name_hosts(tmp_path: Path) -> None:
     write(tmp_path, {"gpu07/dmesg.txt": "x\n", "gpu08/dmesg.txt": "x\n"})
     with opened(tmp_path / "gpu07", tmp_path / "gpu08") as bundle:

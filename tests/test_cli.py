@@ -374,3 +374,24 @@ def test_version_tells_what_is_in_force():
     assert done.returncode == 0
     for word in ("diagnose ", "engine ", "parsers ", "rules ", "site file "):
         assert f"\n{word}" in "\n" + done.stdout
+
+
+@pytest.mark.parametrize("command", ["--version", "schema facts", "rules list", "analyze {log}"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_told_in_one_line(command: str, tmp_path: Path) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text("n1:1:2 [0] NCCL INFO Bootstrap: Using eth0:192.0.2.1<0>\n")
+    words = [sys.executable, "-m", "diagnose", *command.format(log=log).split()]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert ended.returncode == 2
+    assert ended.stderr == "diagnose: cannot write: No space left on device\n"
+
+
+def test_closed_streams_change_no_exit_code(tmp_path: Path) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text("n1:1:2 [0] NCCL INFO Bootstrap: Using eth0:192.0.2.1<0>\n")
+    words = f"exec '{sys.executable}' -m diagnose analyze '{log}' --fail-on never"
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        ended = subprocess.run(["sh", "-c", f"{words} {closed}"], capture_output=True, text=True, timeout=120)
+        assert (ended.returncode, ended.stderr) == (0, ""), closed

@@ -78,6 +78,9 @@ class Walk:
             if given == "-":
                 self._spool(self._stdin or sys.stdin.buffer, "stdin")
                 continue
+            if not given:
+                self._problem("", "an empty path was given")
+                continue
             path = Path(given)
             name = path.name if path.name not in ("", "..") else path.resolve().name
             try:
