@@ -76,7 +76,7 @@ def man_page(parser: argparse.ArgumentParser) -> str:
         ".SH EXIT STATUS",
         "Of analyze:",
         *_items({
-            "0": "nothing at or above --fail-on was found, and all was read",
+            "0": "nothing at or above --fail-on was found, and nothing failed",
             "1": "findings at or above --fail-on",
             "2": "nothing was analysed",
             "3": "none of those, but something could not be read or judged because it failed",

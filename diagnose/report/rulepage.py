@@ -35,6 +35,10 @@ _OPTIONAL = re.compile(r"\[\[((?:(?!\|\||\]\]).)*)(?:\|\|(?:(?!\]\]).)*)?\]\]", 
 """Words said only when their fields are known, and what is said otherwise; a page shows the first."""
 
 
+_DERIVED = "derived"
+"""The topic of facts that follow from others: no command supplies it."""
+
+
 class Block(NamedTuple):
     """One piece of a page; `code` stands before its text and is set as code."""
 
@@ -144,7 +148,7 @@ def _patterns(patterns: Iterable[Pattern], vocabulary: Vocabulary, *, commands: 
         asks = f"{pattern.kind} where {condition}" if condition else pattern.kind
         yield Block("item", kind.description if kind else "", asks)
         topic = vocabulary.topics.get(kind.topic) if kind else None
-        if commands and topic and topic.name not in asked and topic.collect:
+        if commands and topic and topic.name not in (*asked, _DERIVED) and topic.collect:
             asked.add(topic.name)
             yield Block("command", topic.collect)
 
