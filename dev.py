@@ -106,7 +106,7 @@ def e2e():
             call(BIN / "python", "-m", "venv", folder)
             call(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *TORCH)
     os.environ["DIAGNOSE_TORCH_PYTHON"] = python
-    call(BIN / "python", "-m", "pytest", "-q", "-rs", "tests/collect/test_stalled_job.py", *sys.argv[2:])
+    call(BIN / "python", "-m", "pytest", "-q", "--torch", "-m", "torch", "tests", *sys.argv[2:])
 
 
 TASKS = {

@@ -25,6 +25,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(reason)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--torch`: also the tests on real PyTorch jobs, which `dev.py e2e` runs in an environment that has it."""
+    parser.addoption("--torch", action="store_true", help="run the tests on real PyTorch jobs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests on real PyTorch jobs belong to `dev.py e2e`."""
+    if config.getoption("--torch"):
+        return
+    torch = [item for item in items if item.get_closest_marker("torch")]
+    config.hook.pytest_deselected(items=torch)
+    items[:] = [item for item in items if item not in set(torch)]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Under DIAGNOSE_NO_SKIP=1 a skipped test fails the run, whatever its reason."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("DIAGNOSE_NO_SKIP") == "1" and reporter and reporter.stats.get("skipped") and not exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """State and configuration of the test user, empty at first."""
