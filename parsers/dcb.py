@@ -82,7 +82,8 @@ def _device(m: re.Match[str] | None) -> str | None:
 
 
 def _pfc(device: str, enabled: list[str], line: Line, source: Source) -> Record:
-    fields: Fields = {"device": device, "priorities": ",".join(enabled), "count": len(enabled)}
+    fields: Fields = {"device": device, "priorities": ",".join(enabled), "count": len(enabled),
+                      "control": "7" in enabled}  # fmt: skip
     return Record("qos_pfc", fields, (evidence(source, line),))
 
 

@@ -69,7 +69,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterable[Record]:
                 yield problem(source, f"PFC table of {device}: {len(states)} states, {len(order)} priorities", line)
                 continue
             enabled = [str(n) for n, state in zip(order, states, strict=True) if state == "1"]
-            fields = {"device": device, "priorities": ",".join(enabled), "count": len(enabled)}
+            fields = {"device": device, "priorities": ",".join(enabled), "count": len(enabled),
+                      "control": "7" in enabled}  # fmt: skip
             yield Record("qos_pfc", fields, (evidence(source, line),), host=host)
         elif in_pfc and text.strip().startswith("enabled"):
             in_pfc = False

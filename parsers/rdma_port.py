@@ -34,7 +34,10 @@ _HCA_ID = re.compile(r"hca_id:\s+([\w.-]{1,40})")
 _RDMA_LINK = re.compile(
     r"(?:\d+/\d+: |link )([\w.-]{1,40})/(\d{1,3}):? (?=(?:subnet_prefix|state|sm_lid|lid|lmc) )(.*)"
 )
-_NETDEV = re.compile(r"([\w.-]{1,40}) port (\d{1,3}) (?:\((\w+)\) )?==> (\S+) \((Up|Down)\)")
+_NETDEV = re.compile(
+    r"([\w.-]{1,40})[ ]{1,20}port[ ]{1,20}(\d{1,3})[ ]{1,20}(?:\((\w+)\)[ ]{1,20})?"
+    r"==>[ ]{1,20}(\S+)[ ]{1,40}\((Up|Down)\)"
+)
 _NETDEV_LONG = re.compile(
     r"[0-9a-f:.]{7,12} ([\w.-]{1,40}) \(.{0,200}fw (\S+) port (\d{1,3}) \((\w+)\s*\) ==> (\S+) \((Up|Down)\)"
 )
@@ -47,7 +50,7 @@ _SNIFF = re.compile(
     r"^(?:[A-Za-z][\w.-]{0,62}: )?(?:CA '[\w.-]{1,40}'\s*$"
     r"|Infiniband device '[\w.-]{1,40}' port \d+ status:|hca_id:\s+\w"
     r"|(?:\d+/\d+: |link )[\w.-]{1,40}/\d{1,3}:? (?:subnet_prefix|state) "
-    r"|[\w.-]{1,40} port \d{1,3} ==> \S+ \((?:Up|Down)\)"
+    r"|[\w.-]{1,40}[ ]{1,20}port[ ]{1,20}\d{1,3}[ ]{1,20}==>[ ]{1,20}\S+[ ]{1,40}\((?:Up|Down)\)"
     r"|[0-9a-f:.]{7,12} [\w.-]{1,40} \(.{0,200} ==> \S+ \((?:Up|Down)\))"
     r'|"physical_state": ?"|/ports/\d{1,3}/(?:phys_)?state\s*:\s*\d: ',
     re.MULTILINE,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from diagnose.parsing import drop_none
+
 from . import _messages_init, _messages_net
 from ._ledger import Place, Slot
 from ._messages_init import HANDLED, Handler
@@ -52,6 +54,10 @@ def from_warning(log: Reader, message: str, head: Head, place: Place) -> None:
         return
     if message.startswith("Failed to open libibverbs"):
         log.ledger.note("nccl_net_absent", {"reason": "no_verbs_library"}, head, place)
+    elif message.startswith("NET/IB : Unable to open device "):
+        device = message[31:].split()[0][:64] if message[31:].split() else None
+        fields = drop_none(call="ibv_open_device", error="other", device=device)
+        log.ledger.note("nccl_verbs_error", fields, head, place, own=True, track=True)
     elif "RAS" in message:
         ras(log, message, head, place)
     elif "plugin" in message or "network" in message:
