@@ -3,7 +3,9 @@
 The folder also works as one file, `diagnose-collect.pyz`, on hosts that have nothing but a python3.
 
     options  command line -> Options                 discover  training processes, from /proc
-    devices  NICs, RDMA devices, GPUs, from /sys     plan      Options + what was found -> Takes, in phases
+    devices  NICs, RDMA devices, groups, from /sys   plan      Options + what was found -> Takes, in phases
+    rankplan takes of the job's processes            rasplan   whether and how RAS may be asked (client: ras)
+    logs     log files and dumps of the job          watch     waits for a stall in a live log
     runner   one command: limits, groups, kills      executor  all takes: lanes, deadlines, two snapshots
     writer   folder, manifest, archive               secrets   credentials out of texts, always
     identities, rewrite   names and addresses out    bundles   reading a bundle again: verify

@@ -8,7 +8,7 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import discover, logs, plan, rasplan, rewrite
+from . import discover, logs, plan, rankplan, rasplan, rewrite
 from .executor import Executor
 from .options import BadOption, Options
 from .secrets import Cleaner, is_secret_name, secret_values
@@ -153,7 +153,7 @@ class Collection(object):
         executor.start(self._logs(writer))
         executor.wait(["stacks", "logs"], options.limit / 3, first_only=True)
         if not self.interrupted:
-            workers = plan.worker_stacks(options, self.found, self._texts("stacks/py-spy"))
+            workers = rankplan.worker_stacks(options, self.found, self._texts("stacks/py-spy"))
             executor.start(plan.chosen(options, workers) + self._ras(writer))
         executor.join()
 

@@ -125,6 +125,8 @@ class Executor(object):
             reason = self._attempt(take, argv, deadline)
             if not reason:
                 return
+            if reason.startswith(("timed out", "interrupted")):
+                break
         self._miss(take, reason)
 
     def _miss(self, take: Take, reason: str) -> None:
