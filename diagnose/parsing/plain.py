@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import pickle
+import struct
 from typing import Any, NoReturn
 
 
@@ -58,7 +59,9 @@ def load_pickle(data: bytes) -> tuple[Any, bool]:
 def _salvage_pickle(data: bytes) -> Any:
     """A dictionary or list that was under construction when the file ended: what it held by then."""
     reader = _Salvaging(io.BytesIO(data))
-    with contextlib.suppress(EOFError, pickle.UnpicklingError, IndexError, KeyError, ValueError, TypeError):
+    with contextlib.suppress(
+        EOFError, pickle.UnpicklingError, IndexError, KeyError, ValueError, TypeError, struct.error
+    ):
         reader.load()
     levels = [*getattr(reader, "metastack", ()), getattr(reader, "stack", [])]
     if not levels or not levels[0]:

@@ -144,8 +144,8 @@ class _Document:
         yield self._record("ras_comm", fields, f'"{raw}"' if comm_id else '"hash"')
         base: dict[str, Any] = ({"comm_id": comm_id} if comm_id else {}) | ({"size": size} if size is not None else {})
         yield from self._numbers(base, counts, {_int(r.get("rank")): r for r in ranks})
-        if size == largest:
-            yield from self._placement(base, ranks, named)
+        if size == largest or errors:
+            yield from self._placement(base, ranks, named, size == largest)
         for entry in missing:
             yield self._missing(base, entry)
         for entry in ranks:
@@ -171,13 +171,17 @@ class _Document:
                     fields["hosts"] = ",".join(nodes)
                 yield self._record("ras_count", fields, f'"{op}": {count}')
 
-    def _placement(self, base: dict[str, Any], ranks: list[dict[str, Any]], named: set[int]) -> Iterator[Record]:
+    def _placement(
+        self, base: dict[str, Any], ranks: list[dict[str, Any]], named: set[int], whole: bool
+    ) -> Iterator[Record]:
+        """Where the ranks run; ranks of the largest communicator are those of the job."""
         for entry in ranks:
             rank = _int(entry.get("rank"))
-            if rank is not None and rank not in named:
-                named.add(rank)
+            if rank is not None and not (whole and rank in named):
+                if whole:
+                    named.add(rank)
                 fields = base | {k: v for k, v in _place(entry).items() if k != "node"}
-                yield self._record("ras_rank", fields, f'"rank": {rank},', entry, rank)
+                yield self._record("ras_rank", fields, f'"rank": {rank},', entry, rank if whole else None)
 
     def _missing(self, base: dict[str, Any], entry: dict[str, Any]) -> Record:
         status = entry.get("status")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from random import Random
 
 from .layout import Layout
 from .program import Op
@@ -41,14 +42,21 @@ class Outcome:
     finished: list[bool]
 
 
-def execute(layout: Layout, programs: list[list[Op]], faults: Faults) -> Outcome:
-    """To the end, or to where nothing moves any more."""
-    return _Machine(layout, programs, faults).run()
+def execute(
+    layout: Layout, programs: list[list[Op]], faults: Faults, rng: Random | None = None, share: float = 1.0
+) -> Outcome:
+    """To the end, or to where nothing moves any more. With a `share` of the work done: a moment of the running job,
+    whose ranks move in an order drawn from `rng`."""
+    return _Machine(layout, programs, faults, rng, share).run()
 
 
 class _Machine:
-    def __init__(self, layout: Layout, programs: list[list[Op]], faults: Faults) -> None:
+    def __init__(
+        self, layout: Layout, programs: list[list[Op]], faults: Faults, rng: Random | None, share: float
+    ) -> None:
         self.layout, self.programs, self.faults = layout, programs, faults
+        self.rng = rng
+        self.left = int(sum(map(len, programs)) * share) if share < 1 else NEVER
         world = layout.world
         self.calls: list[list[Call]] = [[] for _ in range(world)]
         self.queues: list[list[deque[Call]]] = [[deque(), deque()] for _ in range(world)]
@@ -60,7 +68,9 @@ class _Machine:
         self.queued = [True] * world
 
     def run(self) -> Outcome:
-        while self.work:
+        while self.work and self.left > 0:
+            if self.rng is not None:
+                self.work.rotate(self.rng.randrange(min(8, len(self.work))))
             rank = self.work.popleft()
             self.queued[rank] = False
             self._enqueue(rank)
@@ -118,6 +128,7 @@ class _Machine:
         for member in members:
             done = here[member]
             done.done = True
+            self.left -= 1
             self.queues[member][done.op.stream].popleft()
             self.open[member] -= 1
             if not self.queued[member]:

@@ -35,6 +35,7 @@ class Run:
     programs: list[list[Op]]
     outcome: Outcome
     truth: Truth
+    later: Outcome | None = None
 
 
 Maker = Callable[[Random, Layout, list[list[Op]], int, int, Faults], Truth | None]
@@ -134,14 +135,15 @@ MAKERS: dict[str, tuple[Maker, float]] = {
 }  # fmt: skip
 
 
-def healthy(rng: Random, layout: Layout) -> Run:
-    """A job in which nothing is wrong; its hosts are at different operations, as running jobs are."""
+def healthy(rng: Random, layout: Layout, *, calm: bool) -> Run:
+    """A job in which nothing is wrong: at a moment while it runs, or waiting for its next step with all done."""
     jobs = programs(layout, rng, _steps(layout, rng))
-    length = min(map(len, jobs))
-    at = rng.randrange(max(1, length * 2 // 3), length)
-    ahead = rng.choice((0, 1))
-    stops = {rank: at + rng.randrange(ahead + 1) for rank in range(layout.world)}
-    return Run(layout, jobs, execute(layout, jobs, Faults(stops)), Truth("healthy"))
+    if calm:
+        return Run(layout, jobs, execute(layout, jobs, Faults()), Truth("healthy"))
+    share, order = rng.uniform(0.6, 0.8), rng.randrange(1 << 30)
+    outcome = execute(layout, jobs, Faults(), Random(order), share)
+    later = execute(layout, jobs, Faults(), Random(order), share + 0.15)
+    return Run(layout, jobs, outcome, Truth("healthy"), later)
 
 
 def broken(rng: Random, layout: Layout, name: str) -> Run | None:

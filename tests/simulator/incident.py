@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -44,7 +44,7 @@ def incident(seed: int, largest: int = 4096) -> Incident:
     while True:
         layout = draw(rng, 8, largest)
         evidence = rng.choices(list(EVIDENCE), list(EVIDENCE.values()))[0]
-        if evidence == "ras" and layout.world > 512:
+        if evidence == "ras" and (layout.world > 512 or layout.pp > 1):  # RAS does not count transfers
             continue
         if evidence == "logs" and layout.kind not in ("ddp", "fsdp"):
             continue
@@ -59,7 +59,7 @@ def _run(rng: Random, layout: object, evidence: str) -> Run | None:
     assert isinstance(layout, Layout)
     draws = rng.random()
     if draws < 0.08:
-        return healthy(rng, layout)
+        return healthy(rng, layout, calm=evidence in ("dumps", "partial") or rng.random() < 0.3)
     if draws < 0.16:
         return twice(rng, layout)
     names = list(MAKERS)
@@ -125,16 +125,20 @@ def _add_logs(made: Incident, rng: Random, run: Run, clock: dumps.Clock, timeout
 def _add_ras(made: Incident, rng: Random, run: Run, clock: dumps.Clock) -> None:
     if rng.random() < 0.6:
         for n in (0, 1):
-            made.files[f"ras.t{n}.json"] = _text(ras.as_json(run, clock, n * 40.0, comma=rng.random() < 0.5))
+            at = replace(run, outcome=run.later) if n and run.later else run
+            made.files[f"ras.t{n}.json"] = _text(ras.as_json(at, clock, n * 40.0, comma=rng.random() < 0.5))
     else:
         for n in (0, 1):
-            made.files[f"ras.t{n}.txt"] = _text(ras.as_text(run))
+            at = replace(run, outcome=run.later) if n and run.later else run
+            made.files[f"ras.t{n}.txt"] = _text(ras.as_text(at))
 
 
 def _settle(made: Incident, run: Run, how: dumps.Style, *, told: bool, kernel: bool) -> None:
     """Which answers are right, given what was sent."""
     truth = run.truth
     made.full = made.evidence != "partial"
+    if made.evidence == "ras" and truth.crashed:
+        made.answers.append(set(truth.crashed))  # whom RAS calls dead; of others it cannot tell whether they wait
     if truth.fault == "healthy":
         made.answers = [set()]
     elif truth.fault == "dead-nic":

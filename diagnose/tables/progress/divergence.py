@@ -63,6 +63,17 @@ def divergence(rows: Mapping[int, Row]) -> Divergence | None:
     return Divergence(seq, {code: tuple(sorted(ranks)) for code, ranks in ordered}, pattern)
 
 
+def codes_at(rows: Mapping[int, Row], seq: int) -> list[int]:
+    """Codes of the call with that number, one for each rank that has one."""
+    found: list[int] = []
+    for row in rows.values():
+        text, first = row.fact.fields.get("codes"), row.fact.fields.get("first_seq")
+        codes = _decode(text) if isinstance(text, str) else None
+        if codes is not None and isinstance(first, int) and 0 <= seq - first < len(codes) and codes[seq - first]:
+            found.append(int(codes[seq - first]))
+    return found
+
+
 def _decode(text: str) -> _Codes | None:
     try:
         raw = zlib.decompress(base64.b64decode(text))

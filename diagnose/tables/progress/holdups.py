@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
-from diagnose.tables.progress.order import out_of_order
+from diagnose.tables.progress.order import against_the_order, out_of_order
 from diagnose.tables.progress.recorder import Group, Recording, Row
 from diagnose.tables.progress.stall import (
     MAX_GROUPS,
@@ -21,6 +21,8 @@ from diagnose.tables.progress.stall import (
 )
 from diagnose.tables.progress.waits import End, Operation
 
+CLEAR_LAG = 5
+"""A distance beyond which a snapshot of a running job is unlikely where everybody waits for one rank (chosen by us)."""
 MAX_RING = 4
 """Rings of more ranks name nobody, unless somebody's order differs from all others."""
 
@@ -50,7 +52,7 @@ class Judge:
         alone: bool,
     ) -> None:
         self._base, self._found, self._crashes, self._verdict = base, found, crashes, verdict
-        self._certain, self._alone = certain, alone
+        self._certain, self._alone, self._one_end = certain, alone, False
         self._tops = {
             id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
             for g in found.groups
@@ -61,6 +63,8 @@ class Judge:
     def ends(self, all_ends: Sequence[End]) -> None:
         """Facts of all ends: guilty ranks first; stuck operations only where nobody is guilty."""
         guilty = [e for e in all_ends if e.kind in ("behind", "own_gpu")]
+        leads = {id(max(e.operations, key=lambda o: len(o.waiting), default=None)) for e in guilty}
+        self._one_end = len(leads) == 1 and len(guilty) == len(all_ends)
         self._guilty(guilty)
         for end in all_ends:
             if end.kind == "ring":
@@ -91,9 +95,10 @@ class Judge:
         own_gpu = {r for e in several if e.kind == "own_gpu" for r in e.ranks}
         lag = max((self._lag(r) for r in named), default=0)
         members = len(list(operation.group.everyone()))
-        certain = self._certain or lag >= 2 or (self._alone and len(named) * 4 <= members)
-        lonely = len(operation.waiting) * 4 <= members and len(named) * 4 >= 3 * members - len(operation.waiting)
-        leaders = operation.waiting if lonely and members >= 4 and not own_gpu else set[int]()
+        known = members - len(operation.unknown)
+        lonely = len(operation.waiting) * 4 <= known and (len(named) + len(operation.waiting)) * 4 >= 3 * known
+        leaders = operation.waiting if lonely and known >= 4 and not own_gpu else set[int]()
+        certain = self._certain or self._looks_stalled(lag, len(leaders or named) * 3 <= members)
         victims = max(e.victims for e in several)
         crashed = named & self._crashes.keys() if not leaders else set[int]()
         verdict = "missing_rank" if crashed else "ahead" if leaders else "behind_rank" if certain else "snapshot"
@@ -113,6 +118,13 @@ class Judge:
             self._verdict.guilty |= guilty
             self._verdict.facts += [s for s in suspects if s.fields["rank"] not in self._crashes]
 
+    def _looks_stalled(self, lag: int, few: bool) -> bool:
+        """No time-out was reported. Dumps alone are usually written at one; beside logs without any they may be a
+        snapshot of a running job, unless everybody waits for the same and the distance is large."""
+        if self._alone:
+            return few or lag >= 2
+        return self._one_end and lag >= CLEAR_LAG
+
     def _lag(self, rank: int) -> int:
         """Largest distance to the leader of any group."""
         own = ((g, g.rows[rank].enqueued) for g in self._found.groups if rank in g.rows)
@@ -122,7 +134,7 @@ class Judge:
         operations = sorted(end.operations, key=lambda o: (-len(o.waiting), o.group.name))
         ranks = set(end.ranks)
         holders = [o.waiting & ranks for o in operations]
-        odd = out_of_order(self._found)
+        odd = out_of_order(self._found) or against_the_order(self._found, operations) & ranks
         if not odd and len(ranks) >= 3 and len(holders) == 2:
             minor = min(holders, key=len)
             odd = minor if len(minor) * 3 <= len(ranks) else set()

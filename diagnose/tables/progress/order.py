@@ -7,10 +7,12 @@ as the other in every group. A rank that has called more in one group and less i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
-from diagnose.tables.progress.recorder import Recording
+from diagnose.tables.progress.recorder import Recording, Row
+from diagnose.tables.progress.waits import Operation
 
 MAX_DISTINCT = 2_000
 
@@ -65,3 +67,54 @@ def _odd(ranks: list[int], vectors: list[tuple[int, ...]]) -> set[int]:
     strange = {v for v, n in zip(distinct, against, strict=True) if n * 2 > len(ranks)}
     odd = {r for r, v in zip(ranks, vectors, strict=True) if v in strange}
     return odd if len(odd) * 2 < len(ranks) else set()
+
+
+def against_the_order(found: Recording, operations: Sequence[Operation]) -> set[int]:
+    """Ranks that call two of these operations in another order than most ranks do; empty when there is no majority.
+
+    The same number in a group of the same description stands for the same call of the program; a transfer counts where
+    it is pending.
+    """
+    calls = list(dict.fromkeys((o.group.desc or o.group.name, o.seq) for o in operations))[:12]
+    places: dict[tuple[str, int | None], dict[int, int]] = {}
+    for kind, seq in calls:
+        places[kind, seq] = found_places = {}
+        for group in found.groups:
+            if (group.desc or group.name) != kind:
+                continue
+            if seq is None:
+                found_places.update((r, LATER) for r in group.members if r in found.dumps)
+            for rank, row in group.rows.items():
+                if seq is None:
+                    found_places[rank] = row.p2p_order if row.peers else LATER
+                elif row.enqueued is not None:
+                    found_places[rank] = _place(row, seq)
+    odd: set[int] = set()
+    for n, first in enumerate(calls):
+        for second in calls[n + 1 :]:
+            if first[0] != second[0]:
+                odd |= _minority(places[first], places[second])
+    return odd
+
+
+LATER = 1 << 61
+
+
+def _place(row: Row, seq: int) -> int:
+    """Where the rank called it: -1 long ago, its position if pending first, LATER: not yet, -2: unknown."""
+    if row.enqueued is None or row.enqueued < seq:
+        return LATER
+    if row.pending is None or row.pending > seq:
+        return -1
+    return row.order if row.pending == seq else -2
+
+
+def _minority(first: dict[int, int], second: dict[int, int]) -> set[int]:
+    forwards: set[int] = set()
+    backwards: set[int] = set()
+    for rank in first.keys() & second.keys():
+        a, b = first[rank], second[rank]
+        if a != b and -2 not in (a, b):
+            (forwards if a < b else backwards).add(rank)
+    small, large = sorted((forwards, backwards), key=len)
+    return small if small and len(small) * 3 <= len(large) else set()

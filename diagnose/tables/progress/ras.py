@@ -7,15 +7,17 @@ the one ahead. One snapshot with a small difference is normal progress; the same
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks, unfold_ranks
-from diagnose.tables.progress.stall import MAX_GROUPS, MAX_SUSPECTS, details, placed_ranks, some_evidence, what
+from diagnose.tables.progress.ras_places import Places, gone_ranks
+from diagnose.tables.progress.stall import MAX_SUSPECTS, details, placed_ranks, some_evidence, what
 
 SNAPSHOT_LAG = 10
 """A difference of fewer operations in one snapshot may be progress (chosen by us: RAS gathers within a second)."""
 
+MAX_SHOWN = 3
 _Moment = tuple[float, str, int]  # time, source, snapshot within it
 
 
@@ -41,26 +43,47 @@ class RasVerdict:
     guilty: set[int] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _Difference:
+    """One communicator whose ranks have launched different numbers of one operation; ranks are its own."""
+
+    comm: str
+    op: str
+    size: int
+    counts: Counts
+    ahead: set[int]
+    behind: dict[int, int]
+    numbers: dict[int, int]
+    frozen: bool
+    moving: bool
+
+    @property
+    def lag(self) -> int:
+        return max(self.numbers) - min(self.numbers)
+
+    @property
+    def lonely(self) -> bool:
+        """Few ranks are ahead of all others, which are at one number."""
+        return self.numbers[max(self.numbers)] * 4 <= sum(self.numbers.values()) and len(self.numbers) == 2
+
+    @property
+    def group(self) -> str:
+        return f"communicator {self.comm}" if self.comm else "a communicator"
+
+
 def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
     """The verdict on all RAS output; empty without any."""
     verdict = RasVerdict()
     seen = [o for o in base.observations if o.kind in ("ras_comm", "ras_count", "ras_missing", "ras_rank", "ras_event")]
     if not seen:
         return verdict
-    places = _Places(base, seen)
-    _gone(seen, places, verdict)
-    series = _series(seen)
-    largest = max((n for o in seen if isinstance(n := o.fields.get("size"), int)), default=0)
-    found: list[tuple[int, str, str, list[Counts]]] = []
-    for (comm, op), moments in sorted(series.items()):
-        counts = moments[-1].groups
-        if len(counts) > 1:
-            found.append((max(counts) - min(counts), comm, op, moments))
-    found.sort(key=lambda item: (-item[0], item[1], item[2]))
-    for _, comm, op, moments in found[:MAX_GROUPS]:
-        _difference(comm, op, moments, places, verdict, symptoms=symptoms, largest=largest)
-    if not found and not verdict.gone:
-        _equal(seen, series, largest, verdict)
+    places = Places(base, seen)
+    verdict.gone = gone_ranks(seen, places)
+    differences = _differences(_series(seen))
+    if differences:
+        _Judge(places, verdict, symptoms).differences(differences)
+    elif not verdict.gone:
+        verdict.all_launched = _equal(seen)
     return verdict
 
 
@@ -88,123 +111,119 @@ def _series(seen: list[Fact]) -> dict[tuple[str, str], list[Counts]]:
     return {key: [moments[m] for m in sorted(moments)] for key, moments in found.items()}
 
 
-class _Places:
-    """Where ranks run, and which global rank a process is."""
-
-    def __init__(self, base: FactBase, seen: list[Fact]) -> None:
-        self.rank_host = dict(base.rank_host)
-        self._world = base.world
-        self._processes: dict[tuple[str, int, str], int] = {}
-        sizes = [n for o in seen if isinstance(n := o.fields.get("size"), int)]
-        self.largest = max(sizes, default=0)
-        for o in seen:
-            rank, size = o.fields.get("comm_rank"), o.fields.get("size")
-            if (
-                o.kind in ("ras_rank", "ras_missing")
-                and isinstance(rank, int)
-                and size == self.largest
-                and self.global_(size)
-            ):
-                host = self._host(o)
-                if host:
-                    self.rank_host.setdefault(rank, host)
-                    self._processes[self._process(o)] = rank
-
-    def global_(self, size: object) -> bool:
-        """Ranks of a communicator of this size are those of the job."""
-        return isinstance(size, int) and size == max(self.largest, self._world or 0)
-
-    @staticmethod
-    def _host(o: Fact) -> str:
-        return str(o.fields.get("node") or o.fields.get("host") or "")
-
-    def _process(self, o: Fact) -> tuple[str, int, str]:
-        pid = o.fields.get("pid")
-        return self._host(o), pid if isinstance(pid, int) else -1, str(o.fields.get("gpu", ""))
-
-    def rank_of(self, o: Fact) -> int | None:
-        """The global rank of a process or communicator rank."""
-        rank = o.fields.get("comm_rank")
-        if isinstance(rank, int) and self.global_(o.fields.get("size")):
-            return rank
-        known = self._processes.get(self._process(o))
-        if known is not None:
-            return known
-        host, pid, _ = self._process(o)
-        same = {r for (h, p, _), r in self._processes.items() if (h, p) == (host, pid)}
-        return same.pop() if len(same) == 1 else None
-
-
-def _gone(seen: list[Fact], places: _Places, verdict: RasVerdict) -> None:
-    """Ranks that RAS calls dead, or of which it has no data."""
-    for o in seen:
-        dead = o.kind == "ras_event" and o.fields.get("event") in ("PEER_DEAD", "PEER_TIMEOUT_DEAD")
-        if o.kind != "ras_missing" and not dead:
+def _differences(series: dict[tuple[str, str], list[Counts]]) -> list[_Difference]:
+    """All, the largest distances in the largest communicators first."""
+    found: list[_Difference] = []
+    for (comm, op), moments in sorted(series.items()):
+        last = moments[-1]
+        if len(last.groups) < 2:
             continue
-        state = "dead" if dead else str(o.fields["state"])
-        rank = places.rank_of(o)
-        if rank is None:
-            continue
-        words = {
-            "dead": "RAS considers its process dead (unreachable)", "unresponsive": "its process does not answer RAS",
-        }.get(state, "RAS has no data from it")  # fmt: skip
+        facts = [f for group in last.groups.values() for f in group]
+        size = next((n for f in facts if isinstance(n := f.fields.get("size"), int)), 0)
+        ranks = _ranks(last.groups, size)
+        top = max(last.groups)
+        frozen = any(m.at != last.at and m.same_as(last) for m in moments[:-1])
+        found.append(_Difference(
+            comm, op, size, last, set(ranks.get(top, ())), {r: c for c, some in ranks.items() if c < top for r in some},
+            {c: _number(some) for c, some in last.groups.items()}, frozen, len(moments) > 1 and not frozen,
+        ))  # fmt: skip
+    return sorted(found, key=lambda d: (-d.size, -d.lag, d.comm, d.op))
+
+
+class _Judge:
+    """Who is behind and waits for nobody."""
+
+    def __init__(self, places: Places, verdict: RasVerdict, symptoms: bool) -> None:
+        self._places, self._verdict, self._symptoms = places, verdict, symptoms
+
+    def differences(self, found: list[_Difference]) -> None:
+        certain = [d for d in found if self._certain(d)]
+        if not certain:
+            for d in found[:MAX_SHOWN]:
+                self._verdict.facts.append(_stall(d, "snapshot", certain=False))
+            return
+        if self._verdict.gone:
+            self._verdict.facts.append(_stall(certain[0], "missing_rank"))
+            return
+        guilty, lead = self._behind(certain)
+        if guilty and lead:
+            self._name(lead, guilty, "behind_rank")
+            return
+        alone = next((d for d in certain if d.lonely and self._globals(d, d.ahead)), None)
+        if alone is not None and len(certain) == 1:
+            self._name(alone, self._globals(alone, alone.ahead), "ahead")
+            return
+        self._verdict.facts.append(_stall(certain[0], "partial_evidence"))
+
+    def _certain(self, d: _Difference) -> bool:
+        return not d.moving and (d.frozen or self._symptoms or bool(self._verdict.gone) or d.lag >= SNAPSHOT_LAG)
+
+    def _globals(self, d: _Difference, ranks: Iterable[int]) -> set[int]:
+        """Global ranks; empty when one of them is not known."""
+        known = [self._places.global_rank(d.comm, r, d.size) for r in ranks]
+        return {r for r in known if r is not None} if None not in known else set()
+
+    def _behind(self, certain: list[_Difference]) -> tuple[set[int], _Difference | None]:
+        """Ranks that are behind somewhere and ahead of nobody anywhere: those behind in most communicators."""
+        waiting = {r for d in certain for r in self._globals(d, d.ahead)}
+        behind: dict[int, set[str]] = defaultdict(set)
+        for d in certain:
+            if not d.lonely:
+                for rank in self._globals(d, d.behind) - waiting:
+                    behind[rank].add(d.comm)
+        if not behind:
+            return set(), None
+        most = max(map(len, behind.values()))
+        chosen = {r for r, comms in behind.items() if len(comms) == most}
+        common = set.intersection(*(behind[r] for r in chosen))
+        lead = next((d for d in certain if d.comm in common and not d.lonely), None)
+        return (chosen, lead) if lead is not None and (most > 1 or len(behind) == len(chosen)) else (set(), None)
+
+    def _name(self, d: _Difference, ranks: set[int], verdict: str) -> None:
+        ahead = verdict == "ahead"
+        local = {self._places.global_rank(d.comm, r, d.size): n for r, n in d.behind.items()}
+        top = max(d.numbers)
+        reached = {r: top if ahead else local.get(r) for r in sorted(ranks)[:MAX_SUSPECTS]}
+        suspects = [self._suspect(d, rank, number, ahead=ahead) for rank, number in reached.items()]
+        fact = _stall(d, verdict)
+        words: dict[str, Value] = {"who": placed_ranks(ranks, self._places.rank_host), "detail": details(suspects)}
+        if ahead:
+            words["leaders"] = fold_ranks(ranks)
+        self._verdict.facts += [Fact("", "stall", {**fact.fields, **words}, fact.evidence), *suspects]
+        self._verdict.guilty |= ranks
+
+    def _suspect(self, d: _Difference, rank: int, reached: int | None, *, ahead: bool) -> Fact:
+        top = max(d.numbers)
         fields: dict[str, Value] = {
-            "rank": rank, "reason": "exited" if state == "dead" else "absent", "detail": words,
+            "rank": rank, "reason": "ahead" if ahead else "behind", "stall": what(d.op or "collective", top, d.group),
+            "group": d.group, "expected_seq": top, "waiting_count": d.numbers[top], "victims_count": d.numbers[top],
+            "who": placed_ranks([rank], self._places.rank_host), "detail": "it has launched less than its peers",
         }  # fmt: skip
-        host, pid = str(o.fields.get("node") or o.fields.get("host") or ""), o.fields.get("pid")
-        if host:
-            fields["host"] = host
-        if isinstance(pid, int):
-            fields["pid"] = pid
-        fields["who"] = placed_ranks([rank], {rank: host} if host else {})
-        old = verdict.gone.get(rank)
-        if old is None or (old.fields["reason"] == "absent" and state == "dead"):
-            verdict.gone[rank] = Fact("", "suspect_rank", fields, o.evidence)
+        if reached is not None:
+            still = " in both snapshots" if d.frozen else ""
+            fields |= {"seq": reached, "detail": f"it has launched up to operation {reached}{still}"}
+            if not ahead:
+                fields["lag"] = top - reached
+        if rank in self._places.rank_host:
+            fields["host"] = self._places.rank_host[rank]
+        return Fact("", "suspect_rank", fields)
 
 
-def _difference(
-    comm: str, op: str, moments: list[Counts], places: _Places, verdict: RasVerdict, *, symptoms: bool, largest: int
-) -> None:
-    """Ranks of one communicator that have launched different numbers of operations."""
-    last = moments[-1]
-    facts = [f for found in last.groups.values() for f in found]
-    size = next((n for f in facts if isinstance(n := f.fields.get("size"), int)), 0)
-    ranks = _ranks(last.groups, size)
-    top, low = max(last.groups), min(last.groups)
-    frozen = len(moments) > 1 and any(m.at != last.at and m.same_as(last) for m in moments[:-1])
-    moving = len(moments) > 1 and not frozen
-    numbers = {count: _number(found) for count, found in last.groups.items()}
-    ahead = {r for count, found in ranks.items() if count == top for r in found}
-    behind = {r: count for count, found in ranks.items() if count < top for r in found}
-    certain = not moving and (frozen or symptoms or bool(verdict.gone) or top - low >= SNAPSHOT_LAG)
-    group = f"communicator {comm}" if comm else "a communicator"
-    in_words = "; ".join(_standing(c, last.groups[c], ranks.get(c), top, low) for c in sorted(numbers, reverse=True))
-    seq, name = top, op or "collective"
-    lonely = numbers[top] * 4 <= sum(numbers.values()) and len(numbers) == 2
-    verdict_name = (
-        "snapshot" if not certain else "missing_rank" if verdict.gone else "ahead" if lonely else "behind_rank"
-    )
-    stall = what(name, seq, group)
+def _stall(d: _Difference, verdict: str, *, certain: bool = True) -> Fact:
+    top, low = max(d.numbers), min(d.numbers)
+    ranks = _ranks(d.counts.groups, d.size)
+    words = "; ".join(
+        _standing(c, d.counts.groups[c], ranks.get(c), top, low) for c in sorted(d.numbers, reverse=True)
+    )  # fmt: skip
+    name = d.op or "collective"
     fields: dict[str, Value] = {
-        "evidence_kind": "ras", "verdict": verdict_name, "group": group, "op": name, "seq": seq,
-        "waiting": fold_ranks(ahead), "waiting_count": numbers[top], "behind": fold_ranks(behind),
-        "behind_count": sum(n for c, n in numbers.items() if c < top), "what": stall, "certain": certain,
-        "world": size or sum(numbers.values()), "all_entered": False, "others": in_words,
-        "victims_count": numbers[top],
+        "evidence_kind": "ras", "verdict": verdict, "group": d.group, "op": name, "seq": top,
+        "waiting": fold_ranks(d.ahead), "waiting_count": d.numbers[top], "behind": fold_ranks(d.behind),
+        "behind_count": sum(n for c, n in d.numbers.items() if c < top), "what": what(name, top, d.group),
+        "certain": certain, "world": d.size or sum(d.numbers.values()), "all_entered": False, "others": words,
+        "victims_count": d.numbers[top],
     }  # fmt: skip
-    if lonely:
-        fields["leaders"] = fold_ranks(ahead)
-    is_global = places.global_(size) or size == largest == 0
-    guilty = dict.fromkeys(ahead, top) if lonely else behind
-    suspects: list[Fact] = []
-    if certain and not verdict.gone:
-        for rank, reached in sorted(guilty.items())[:MAX_SUSPECTS]:
-            suspects.append(_suspect(rank, reached, stall, seq, group, places, is_global, lonely, numbers[top], frozen))
-        fields |= {"who": _who(guilty, places, is_global, group), "detail": details(suspects)}
-        if is_global:
-            verdict.guilty |= guilty.keys()
-    verdict.facts.append(Fact("", "stall", fields, some_evidence(facts)))
-    verdict.facts += suspects
+    return Fact("", "stall", fields, some_evidence(f for found in d.counts.groups.values() for f in found))
 
 
 def _standing(count: int, facts: list[Fact], ranks: set[int] | None, top: int, low: int) -> str:
@@ -240,36 +259,12 @@ def _nodes(facts: list[Fact]) -> str:
     return f" on {', '.join(nodes[:4])}" if 0 < len(nodes) <= 4 else ""
 
 
-def _who(ranks: Mapping[int, int], places: _Places, is_global: bool, group: str) -> str:
-    if is_global:
-        return placed_ranks(ranks, places.rank_host)
-    return f"{placed_ranks(ranks, {})} of {group} (numbered within it)"
-
-
-def _suspect(
-    rank: int, reached: int, stall: str, seq: int, group: str, places: _Places, is_global: bool, ahead: bool,
-    waiting: int, frozen: bool,
-) -> Fact:  # fmt: skip
-    still = " in both snapshots" if frozen else ""
-    fields: dict[str, Value] = {
-        "reason": "ahead" if ahead else "behind", "stall": stall, "group": group, "seq": reached, "expected_seq": seq,
-        "waiting_count": waiting, "victims_count": waiting,
-        "detail": f"it has launched up to operation {reached}{still}",
-    }  # fmt: skip
-    if not ahead:
-        fields["lag"] = seq - reached
-    if is_global:
-        fields |= {"rank": rank, "who": placed_ranks([rank], places.rank_host)}
-        if rank in places.rank_host:
-            fields["host"] = places.rank_host[rank]
-    return Fact("", "suspect_rank", fields)
-
-
-def _equal(seen: list[Fact], series: dict[tuple[str, str], list[Counts]], largest: int, verdict: RasVerdict) -> None:
-    """Every rank of the largest communicator answered and none differs: nobody is missing."""
+def _equal(seen: list[Fact]) -> Fact | None:
+    """The status of the largest communicator when every rank of it answered and none differs: nobody is missing."""
+    comms = [o for o in seen if o.kind == "ras_comm" and isinstance(o.fields.get("size"), int)]
+    largest = max((int(str(o.fields["size"])) for o in comms), default=0)
     whole = [
-        o for o in seen if o.kind == "ras_comm" and o.fields.get("size") == largest and o.fields.get("errors") == "OK"
-        and o.fields.get("status") == "RUNNING"
+        o for o in comms
+        if o.fields["size"] == largest and o.fields.get("errors") == "OK" and o.fields.get("status") == "RUNNING"
     ]  # fmt: skip
-    if whole:
-        verdict.all_launched = whole[-1]
+    return whole[-1] if whole else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
-from diagnose.tables.progress.divergence import Divergence, divergence, texts_of
+from diagnose.tables.progress.divergence import Divergence, codes_at, divergence, texts_of
 from diagnose.tables.progress.holdups import Judge, Verdict
 from diagnose.tables.progress.logged import add_logged
 from diagnose.tables.progress.recorder import Group, Recording, recording, symptom_age
@@ -61,9 +62,11 @@ def _mismatches(
         sides = list(d.codes.values())
         odd = {r for side in sides[1:] for r in side}
         if len(odd) >= len(sides[0]):
-            known = sum(map(len, sides)) >= len(list(group.everyone()))
-            odd = odd | set(sides[0]) if known else set()
-        open_ = any(group.rows[r].completed < d.seq for side in sides for r in side)
+            odd = _odd_by_siblings(found, group, d)
+            if not odd and sum(map(len, sides)) >= len(list(group.everyone())):
+                odd = {r for side in sides for r in side}
+        pendings = (group.rows[r].pending for side in sides for r in side)
+        open_ = any(p is not None and p <= d.seq for p in pendings)
         if open_ or odd & blamed:
             at = min((r.at for r in group.rows.values() if r.at is not None), default=0.0)
             rows.append((at, group, d, odd))
@@ -77,6 +80,16 @@ def _mismatches(
             verdict.facts.append(_mismatch_fact(found, group, d, odd))
             verdict.guilty |= odd
     return [(g, d, o) for _, g, d, o in rows]
+
+
+def _odd_by_siblings(found: Recording, group: Group, d: Divergence) -> set[int]:
+    """Of two equal sides, the one that calls something else than other groups of this description do."""
+    votes: Counter[int] = Counter()
+    for other in found.groups:
+        if other is not group and other.desc == group.desc and other.desc and len(other.members) == len(group.members):
+            votes.update(codes_at(other.rows, d.seq))
+    right = [code for code in d.codes if votes[code]]
+    return {r for code, ranks in d.codes.items() if code not in right for r in ranks} if len(right) == 1 else set()
 
 
 def _mismatch_fact(found: Recording, group: Group, d: Divergence, odd: set[int]) -> Fact:

@@ -204,15 +204,21 @@ def _drop_inconsistent(found: Recording) -> None:
             group.rows.pop(rank, None)
 
 
+TAKEN_SLACK_S = 120.0
+"""Clocks of the host that took a dump and of the rank's may differ by so much (chosen by us)."""
+
+
 def symptom_age(found: Recording) -> float:
-    """Longest time (s) that an operation had been pending when a dump was known to be taken or another rank went on."""
-    last = max((_last(d) for d in found.dumps.values()), default=0.0)
+    """Longest time (s) that an operation had been pending when its dump was taken, or when its rank still enqueued."""
     oldest = 0.0
     for group in found.groups:
-        for row in group.rows.values():
-            if row.at is not None:
-                taken = row.fact.fields.get("at")
-                oldest = max(oldest, last - row.at, (taken - row.at) if isinstance(taken, float | int) else 0.0)
+        for rank, row in group.rows.items():
+            if row.at is None or rank not in found.dumps:
+                continue
+            taken = row.fact.fields.get("at")
+            oldest = max(oldest, _last(found.dumps[rank]) - row.at)
+            if isinstance(taken, float | int):
+                oldest = max(oldest, taken - row.at - TAKEN_SLACK_S)
     return oldest
 
 

@@ -71,17 +71,18 @@ def _first_operations(found: Recording) -> dict[int, _Key]:
             if row.order <= row.p2p_order:
                 key = (place, "c", row.pending or 0)
             else:
-                key = (place, _pair(rank, row), 0)  # numbers of a pair's two sides count other pairs too
+                key = (place, _pair(group, rank, row), 0)  # numbers of a pair's two sides count other pairs too
             if rank not in best or row.first_order < best[rank][0]:
                 best[rank] = (row.first_order, key)
     return {rank: key for rank, (_, key) in best.items()}
 
 
-def _pair(rank: int, row: Row) -> str:
-    """The first pending transfer as `from>to`."""
-    kind = row.p2p_op[:1]
-    peer = next((p for k, p in row.peers if k == kind), -1)
-    return f"{rank}>{peer}" if kind == "s" else f"{peer}>{rank}"
+def _pair(group: Group, rank: int, row: Row) -> str:
+    """The first pending transfer as `from>to`, in global ranks."""
+    peer = int(row.p2p_op.rpartition(">" if row.p2p_op.startswith("s") else "-")[2])
+    if peer < len(group.members):
+        peer = group.members[peer]
+    return f"{rank}>{peer}" if row.p2p_op.startswith("s") else f"{peer}>{rank}"
 
 
 def _operations(found: Recording, firsts: Mapping[int, _Key]) -> dict[_Key, Operation]:
