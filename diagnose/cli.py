@@ -155,10 +155,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
+    if argv is None:
+        _end_tidily()
     try:
         code = _main(arguments)
         sys.stdout.flush()
         return code
+    except _Ended as ended:
+        return 128 + ended.args[0]
     except KeyboardInterrupt:
         _say("interrupted")
         return 130
@@ -177,6 +181,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _say(f"diagnose: internal error: {type(error).__name__}: {error}; --debug shows where")
         return 2
+
+
+class _Ended(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came: `timeout`, the scheduler, a lost connection. Private folders go, as on ctrl-c."""
+
+
+def _end_tidily() -> None:
+    import signal
+
+    def end(number: int, frame: object) -> NoReturn:
+        signal.signal(number, signal.SIG_IGN)
+        raise _Ended(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 def _open_closed_streams() -> None:

@@ -6,8 +6,10 @@ import argparse
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -395,3 +397,17 @@ def test_closed_streams_change_no_exit_code(tmp_path: Path) -> None:
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         ended = subprocess.run(["sh", "-c", f"{words} {closed}"], capture_output=True, text=True, timeout=120)
         assert (ended.returncode, ended.stderr) == (0, ""), closed
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_signals_leave_nothing_behind(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "diagnose", "analyze", "-"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.wait(60) == code
+        assert process.stderr and "Traceback" not in process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
