@@ -52,7 +52,10 @@ _IGNORED = re.compile(
     r"admin_q_pause|xdp|tls|ipsec|macsec|eee_|fdir|irq|_cos\d|bytes_phy$|prio\d_pause_transition|pri\d_[rt]x_transitions"
     r"|_xon|xon_2_xoff|netpoll|vlan|tpa_|arfs|rdma_multicast|rx_discard_bytes|_tcp_|ptp_cq|inner|illegal_bytes"
 )
-_KEPT = re.compile(r"rx_discard_packets_cos\d|[rt]x_vport_rdma_unicast_\w+|[rt]x_bytes_phy")
+_KEPT = re.compile(
+    r"rx_discard_packets_cos\d|[rt]x_vport_rdma_unicast_\w+|[rt]x_bytes_phy"
+    r"|rx_(?:4096_to_8191|8192_to_10239)_bytes_phy|(?:port\.)?[rt]x_size_(?:1522|big)(?:\.nic)?"
+)
 
 
 def record(device: str, name: str, value: int, shown: tuple[Evidence, ...], ring: int | None = None) -> Record:

@@ -33,7 +33,10 @@ def matrix_records(matrix: Matrix, source: Source) -> Iterator[Record]:
                 del fields["nic_count"]
             yield Record("topo_gpu", fields, (_shown(row, source),))
     if whole:
-        yield Record("topo_summary", _summary_fields(matrix, found, gpus, nics, best), _matrix_evidence(matrix, source))
+        summary = _summary_fields(matrix, found, gpus, nics, best)
+        if any(best.values()):
+            summary["nic_map"] = _nic_map(best, names)
+        yield Record("topo_summary", summary, _matrix_evidence(matrix, source))
     links = [] if matrix.pcie_only else [(a, b) for n, a in enumerate(gpus) for b in gpus[n + 1 :]]
     to_nics = [(a, b) for a in gpus for b in nics]
     if len(links) + len(to_nics) + len(gpus) + 1 > MAX_RECORDS:
@@ -45,6 +48,18 @@ def matrix_records(matrix: Matrix, source: Source) -> Iterator[Record]:
             if names.get(b, b) != b:
                 fields["label"] = b
             yield Record("topo_link", fields, (_shown(found.row_of(a, b), source),))
+
+
+def _nic_map(best: dict[str, tuple[str, list[str]] | None], names: dict[str, str]) -> str:
+    """Near NICs of each GPU, then the GPUs that have none, by how far their nearest is."""
+    said: list[str] = []
+    far: dict[str, list[str]] = {}
+    for gpu, found in best.items():
+        if found is not None and found[0] in LOCAL:
+            said.append(f"{gpu}-{','.join(names[nic] for nic in found[1])} {found[0]}")
+        elif found is not None:
+            far.setdefault(found[0], []).append(gpu)
+    return "; ".join([*said, *(f"{','.join(gpus)} only {relation}" for relation, gpus in far.items())])
 
 
 def _best_nics(found: Relations, gpu: str, nics: list[str]) -> tuple[str, list[str]] | None:

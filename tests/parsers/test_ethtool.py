@@ -97,7 +97,7 @@ def test_a_list_without_header_or_indentation() -> None:
 
 def test_other_drivers() -> None:
     ice = counters(read("ice.txt"))
-    assert ice["tx_priority_3_xoff.nic"] == 7 and ice["mac_local_faults.nic"] == 1 and "rx_size_big.nic" not in ice
+    assert ice["tx_priority_3_xoff.nic"] == 7 and ice["mac_local_faults.nic"] == 1 and "rx_size_64.nic" not in ice
     assert support.of(read("ice.txt"), "nic_counter")[0].fields["device"] == "ens1f0"
     i40e = counters(read("i40e.txt"))
     assert i40e["port.rx_dropped"] == 128 and i40e["port.rx_priority_3_xoff_rx"] == 9

@@ -25,7 +25,7 @@ def gpus(records: list[Record]) -> dict[object, dict[str, object]]:
 
 def summary(records: list[Record]) -> dict[str, object]:
     (record,) = support.of(records, "topo_summary")
-    return dict(record.fields)
+    return {name: value for name, value in record.fields.items() if name != "nic_map"}
 
 
 def test_a_healthy_matrix_with_its_nic_legend() -> None:
@@ -42,6 +42,14 @@ def test_a_healthy_matrix_with_its_nic_legend() -> None:
     assert len(records) <= 150
     (record,) = [r for r in records if r.fields.get("gpu") == "GPU6"]
     assert (record.evidence[0].first, record.evidence[0].last) == (8, 8)
+
+
+def test_the_map_of_near_nics() -> None:
+    (record,) = support.of(read("healthy.txt"), "topo_summary")
+    assert str(record.fields["nic_map"]).startswith("GPU0-mlx5_2 PIX; GPU1-mlx5_3 PIX; ")
+    far = "     GPU0 GPU1 GPU2 NIC0\nGPU0  X NV4 NV4 PIX\nGPU1 NV4  X NV4 SYS\nGPU2 NV4 NV4  X SYS\n"
+    (record,) = support.of(support.run(TOPO, far), "topo_summary")
+    assert record.fields["nic_map"] == "GPU0-NIC0 PIX; GPU1,GPU2 only SYS"
 
 
 def test_a_terminal_copy_reads_alike() -> None:
