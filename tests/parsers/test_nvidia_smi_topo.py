@@ -47,7 +47,10 @@ def test_a_healthy_matrix_with_its_nic_legend() -> None:
 def test_the_map_of_near_nics() -> None:
     (record,) = support.of(read("healthy.txt"), "topo_summary")
     assert str(record.fields["nic_map"]).startswith("GPU0-mlx5_2 PIX; GPU1-mlx5_3 PIX; ")
-    far = "     GPU0 GPU1 GPU2 NIC0\nGPU0  X NV4 NV4 PIX\nGPU1 NV4  X NV4 SYS\nGPU2 NV4 NV4  X SYS\n"
+    far = (
+        "\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\n"
+        "GPU0\t X \tNV4\tNV4\tPIX\t0-7\t0\nGPU1\tNV4\t X \tNV4\tSYS\t0-7\t0\nGPU2\tNV4\tNV4\t X \tSYS\t0-7\t0\n"
+    )
     (record,) = support.of(support.run(TOPO, far), "topo_summary")
     assert record.fields["nic_map"] == "GPU0-NIC0 PIX; GPU1,GPU2 only SYS"
 
