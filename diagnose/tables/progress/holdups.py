@@ -263,7 +263,7 @@ def _not_started(o: Operation) -> set[int]:
     """The few ranks whose GPU has not started what the others' have; empty where starts are not recorded."""
     started = {r.rank for r in o.rows if r.fact.fields.get("pending_state") == "started"}
     idle = {r.rank for r in o.rows} - started
-    return idle if started and len(idle) * 4 <= len(o.rows) else set()
+    return idle if started and len(idle) * 2 <= len(o.rows) else set()
 
 
 def _others(o: Operation, verdict: str) -> str:

@@ -89,12 +89,12 @@ def against_the_order(found: Recording, operations: Sequence[Operation]) -> set[
                     found_places[rank] = row.p2p_order if row.peers else LATER
                 elif row.enqueued is not None:
                     found_places[rank] = _place(row, seq)
-    odd: set[int] = set()
+    votes: Counter[int] = Counter()
     for n, first in enumerate(calls):
         for second in calls[n + 1 :]:
             if first[0] != second[0]:
-                odd |= _minority(places[first], places[second])
-    return odd
+                votes.update(_minority(places[first], places[second]))
+    return {r for r, n in votes.items() if n == max(votes.values())}
 
 
 LATER = 1 << 61
