@@ -261,9 +261,9 @@ def _first_pending(found: Recording, rank: int) -> str:
 
 def _not_started(o: Operation) -> set[int]:
     """The few ranks whose GPU has not started what the others' have; empty where starts are not recorded."""
-    started = {r.rank for r in o.rows if r.fact.fields.get("pending_state") == "started"}
-    idle = {r.rank for r in o.rows} - started
-    return idle if started and len(idle) * 2 <= len(o.rows) else set()
+    states = {r.rank: r.fact.fields.get("pending_state") for r in o.rows if "pending_state" in r.fact.fields}
+    idle = {rank for rank, state in states.items() if state != "started"}
+    return idle if len(idle) * 2 <= len(states) and len(idle) < len(states) else set()
 
 
 def _others(o: Operation, verdict: str) -> str:
