@@ -95,6 +95,7 @@ def gdr_missing(rng: Random, swapped: bool) -> Scenario:
     there = bundle.at(paths[guilty.name], f"Channel 00/0 : {last}[3] ->")
     return Scenario(bundle, Truth(
         roots=[rule],
+        consequences=["gdr/disabled-reported"],
         absent=["stall/*", "link/*", "rdma/*", "gpu/*", "clock/*", "perf/*", "init/*"],
         subjects={rule: {"host": [guilty.name]}},
         evidence={rule: [there]},
