@@ -113,11 +113,11 @@ ZH: dict[str, str] = {
     "group": "组",
     "earlier collectives": "次更早的集合通信",
     "odd one out": "与众不同",
-    " No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks.": (
-        " 没有进度表：需要多个 rank 的 flight recorder 转储或 NCCL 日志。"
+    "No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks.": (
+        "没有进度表：需要多个 rank 的 flight recorder 转储或 NCCL 日志。"
     ),
-    " No topology: it needs the output of nvidia-smi topo -m, or NCCL's graph dump.": (
-        " 没有拓扑：需要 nvidia-smi topo -m 的输出或 NCCL 的图转储。"
+    "No topology: it needs the output of nvidia-smi topo -m, or NCCL's graph dump.": (
+        "没有拓扑：需要 nvidia-smi topo -m 的输出或 NCCL 的图转储。"
     ),
     "NVLink": "NVLink",
     "one PCIe switch": "同一 PCIe 交换机",

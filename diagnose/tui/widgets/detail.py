@@ -19,7 +19,7 @@ from ..notes import Notes
 from ..plain import wrap
 from ..words import Words
 from .bars import Bar, TabBar
-from .lineview import LineView, Piece
+from .lineview import LineView, Piece, row_cells
 from .logview import LogView
 from .matrix import Matrix
 from .page import Block, Page
@@ -29,6 +29,13 @@ TabName = Literal["evidence", "why", "fix", "ranks", "topology"]
 TABS: tuple[tuple[TabName, str], ...] = (
     ("evidence", "1 Evidence"), ("why", "2 Why"), ("fix", "3 Fix"), ("ranks", "4 Ranks"), ("topology", "5 Topology"),
 )  # fmt: skip
+
+
+def _hanging(block: Block, width: int) -> list[str]:
+    """A block as lines of at most `width` cells, its text beneath itself."""
+    inset = row_cells(block.lead)
+    first, *more = wrap(block.text, width - inset)
+    return ["".join(text for text, _ in block.lead) + first, *(" " * inset + line for line in more)]
 
 
 class Detail(Vertical):
@@ -225,10 +232,9 @@ Detail Bar { height: 1; }
         if isinstance(thing, Finding):
             self._finding_evidence(thing)
         else:
-            width = max(20, self.evidence_view.size.width or self.size.width or 60)
+            width = max(20, self.evidence_view.view_size.width or self.size.width or 60)
             blocks = pages.about(self.item, self.diagnosis, self.say)
-            rows = [LogRow(None, "".join(t for t, _ in b.lead) + b.text, b.token) for b in blocks]
-            texts = [LogRow(None, part, row.token) for row in rows for part in wrap(row.text, width)]
+            texts = [LogRow(None, text, block.token) for block in blocks for text in _hanging(block, width)]
             self._sheet = Sheet((), (), ())
             self.evidence_view.show(Rows(texts))
         if not self._lines and isinstance(thing, Finding | Source | Problem):

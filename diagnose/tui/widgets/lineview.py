@@ -21,6 +21,9 @@ from ..keys import bindings
 from ..plain import printable
 from ..theme import look
 
+MIN_WIDTH = 20
+"""Cells that a sentence in place of a table is wrapped to at least."""
+
 Piece = tuple[str, str]
 Row = Sequence[Piece]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.cells import cell_len
 
 from ..grids import Cell, HostMatrix
-from ..plain import shorten
-from .lineview import LineView, Piece, Row
+from ..plain import shorten, wrap
+from .lineview import MIN_WIDTH, LineView, Piece, Row
 
 LEGEND: tuple[tuple[str, str], ...] = (
     ("NV#", "NVLink"), ("PIX", "one PCIe switch"), ("PXB", "several switches"), ("PHB", "host bridge"),
@@ -47,6 +47,10 @@ class Matrix(LineView):
         host, name = self._devices[self.cursor]
         return self.faults.get((host, name.lower()))
 
+    def relayout(self) -> None:
+        if not self.hosts:
+            self._build()
+
     def _build(self) -> None:
         self._lines, self._devices, self._row_of = [], [], []
         for matrix in self.hosts:
@@ -56,8 +60,9 @@ class Matrix(LineView):
             else:
                 self._matrix(matrix)
         if not self.hosts:
-            text = self._say(" No topology: it needs the output of nvidia-smi topo -m, or NCCL's graph dump.")
-            self._lines.append((None, [(text, "muted")]))
+            text = self._say("No topology: it needs the output of nvidia-smi topo -m, or NCCL's graph dump.")
+            width = max(MIN_WIDTH, self.view_size.width - 2)
+            self._lines += [(None, [(" " + line, "muted")]) for line in wrap(text, width)]
         self._width = max((sum(cell_len(t) for t, _ in row) for _, row in self._lines), default=0) + 2
         self.content_changed()
 

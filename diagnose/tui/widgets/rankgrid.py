@@ -8,8 +8,8 @@ from itertools import groupby
 from rich.cells import cell_len
 
 from ..grids import STATE_TOKENS, STATES, ZOOMS, RankGroup, RankRow, Zoom, zoomed
-from ..plain import printable, shorten
-from .lineview import LineView, Piece, Row, row_cells
+from ..plain import printable, shorten, wrap
+from .lineview import MIN_WIDTH, LineView, Piece, Row, row_cells
 
 MAX_RANKS_WIDTH = 24
 NOTE_WIDTH = 28
@@ -85,8 +85,12 @@ class RankGrid(LineView):
         """The row under the cursor."""
         return self._ranks[self.cursor][1] if self._ranks else None
 
+    def _nothing(self) -> list[str]:
+        text = self._say("No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks.")
+        return wrap(text, max(MIN_WIDTH, self.view_size.width - 2))
+
     def row_count(self) -> int:
-        return len(self._item_of) or 1
+        return len(self._item_of) or len(self._nothing())
 
     def item_count(self) -> int:
         return len(self._ranks)
@@ -117,8 +121,7 @@ class RankGrid(LineView):
 
     def row(self, y: int) -> Row:
         if not self._item_of:
-            text = self._say(" No table of progress: it needs flight-recorder dumps or NCCL logs of several ranks.")
-            return [(text, "muted")]
+            return [(" " + self._nothing()[y], "muted")]
         item = self._item_of[y]
         if item is None:
             group, part = self._heads[y]
