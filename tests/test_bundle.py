@@ -191,6 +191,25 @@ def test_one_folder_is_the_root_and_names_no_host(tmp_path: Path) -> None:
         assert [(s.path, s.host) for s in bundle.sources] == [("dmesg.txt", None)]
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"host": "n1\nreboot"}, "files[0].host is no host name"),
+        ({"host": "\u202en1"}, "files[0].host is no host name"),
+        ({"host": "x" * 300}, "files[0].host is no host name"),
+        ({"start": "0000-01-01T00:00:00Z"}, "files[0].start must be a UTC time such as 2026-11-24T09:12:00Z"),
+        ({"start": -1e14}, "files[0].start must be a UTC time such as 2026-11-24T09:12:00Z"),
+    ],
+)
+def test_a_manifest_that_lies_is_told_and_not_believed(tmp_path: Path, entry: dict[str, object], said: str) -> None:
+    files = [{"path": "n1/a.log", **entry}, *({"path": f"n1/{n}.log"} for n in range(5_000))]
+    manifest = json.dumps({"schema": "diagnose.manifest/1", "files": files})
+    with opened(write(tmp_path, {"n1/a.log": NCCL, "manifest.json": manifest})) as bundle:
+        assert [s.host for s in bundle.sources] == ["n1"]
+        assert bundle.problems[0].text == f"manifest.json: {said}"
+        assert bundle.problems[-1].text == "4980 more files are listed in the manifest, but not in the bundle"
+
+
 def test_an_empty_path_is_not_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"a.log": NCCL})
     monkeypatch.chdir(tmp_path)

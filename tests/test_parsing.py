@@ -384,3 +384,10 @@ def test_evidence_spans_lines() -> None:
     assert (found.source, found.first, found.last, found.text, found.spans) == ("a.log", 3, 4, "a\nb", ((0, 1),))
     record = parsing.problem(source, "torn", Line(9, "x"))
     assert (record.kind, record.fields["text"], record.evidence[0].first) == ("parse_problem", "torn", 9)
+
+
+def test_times_that_no_calendar_has() -> None:
+    assert parse_time("0000-01-01T00:00:00Z") == (None, False)
+    assert parse_time("9999-12-31 23:59:59") == (None, False)
+    with assumed_zone("Europe/Berlin"):
+        assert parse_time("2026-02-31 00:00:00")[0] is not None

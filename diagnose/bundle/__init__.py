@@ -32,6 +32,8 @@ __all__ = [
 
 SNIFF_FROM = 0.5
 """A parser reads a source when its sniff reaches this."""
+_MAX_GONE = 20
+"""Files that a manifest lists and the bundle lacks are named up to this number."""
 _DIGEST_WHOLE = 64 << 20
 _DIGEST_END = 4 << 20
 
@@ -113,9 +115,12 @@ def _assemble(walk: Walk, parsers: Sequence[ModuleType], folder: tempfile.Tempor
             continue
         sources.append(replace(source, id=f"s{len(sources) + 1}"))
     taken = {f.manifest_path for f in found}
-    for entry in listed.values():
-        if entry.path not in taken:
-            problems.append(Problem(f"{display(entry.path)}: listed in the manifest, but not in the bundle"))
+    gone = [display(entry.path) for entry in listed.values() if entry.path not in taken]
+    problems += [Problem(f"{path}: listed in the manifest, but not in the bundle") for path in gone[:_MAX_GONE]]
+    if len(gone) > _MAX_GONE:
+        problems.append(
+            Problem(f"{len(gone) - _MAX_GONE} more files are listed in the manifest, but not in the bundle")
+        )
     problems += [Problem(text) for text in sniffer.failures.values()]
     digest = hashlib.sha256()
     parts = [(s.path, s.digest) for s in sources]

@@ -14,6 +14,9 @@ from typing import Any, TypeGuard
 from diagnose.parsing import parse_time
 
 NAME = "manifest.json"
+MAX_HOST = 253
+LAST_TIME = 7_258_118_400
+"""2200-01-01: times are seconds between 1970 and then."""
 MAX_SIZE = 64 << 20
 """Longest manifest read, in bytes."""
 
@@ -81,7 +84,7 @@ def read_manifest(text: str, path: str) -> tuple[Manifest | None, list[str]]:
     if schema is not None and schema != "diagnose.manifest/1":
         wrong.append(f"schema {str(schema)!r:.60} is not diagnose.manifest/1; read as far as understood")
     folder = path.rpartition("/")[0]
-    host = _text(raw, "host", wrong, "")
+    host = _host(raw, wrong, "")
     entries: list[Entry] = []
     listed = raw.get("files", raw.get("captures"))
     for index, item in enumerate(listed if isinstance(listed, list) else ()):
@@ -93,7 +96,7 @@ def read_manifest(text: str, path: str) -> tuple[Manifest | None, list[str]]:
     for item in missing if isinstance(missing, list) else ():
         what = item.get("what", item.get("command")) if isinstance(item, dict) else None
         if isinstance(what, str):
-            where = item["host"] if isinstance(item.get("host"), str) else host
+            where = _host(item, wrong, "absent") or host
             absent.append(Absent(what, where, str(item.get("reason", "not said"))[:500]))
         else:
             wrong.append("absent: an entry without 'what'")
@@ -132,7 +135,7 @@ def _entry(item: Any, index: int, folder: str, host: str | None, wrong: list[str
         digest = None
     return Entry(
         inside,
-        _text(item, "host", wrong, where) or (None if "host" in item else host),
+        _host(item, wrong, where) or (None if "host" in item else host),
         "host" in item and item["host"] is None,
         _text(item, "command", wrong, where),
         _time(item, ("start", "at", "time"), wrong, where),
@@ -170,6 +173,15 @@ def _text(item: dict[str, Any], key: str, wrong: list[str], where: str) -> str |
     return None
 
 
+def _host(item: dict[str, Any], wrong: list[str], where: str) -> str | None:
+    """A host name: printable and without blanks, as it goes into commands and tables."""
+    name = _text(item, "host", wrong, where)
+    if name is None or (name.isprintable() and " " not in name and len(name) <= MAX_HOST):
+        return name
+    wrong.append(f"{_at(where, 'host')} is no host name")
+    return None
+
+
 def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
@@ -192,7 +204,7 @@ def _time(item: dict[str, Any], keys: tuple[str, ...], wrong: list[str], where: 
         value = item.get(key)
         if value is None:
             continue
-        if _is_number(value):
+        if _is_number(value) and 0 <= value < LAST_TIME:
             return float(value)
         at = parse_time(value)[0] if isinstance(value, str) else None
         if at is None:

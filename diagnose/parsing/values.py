@@ -14,6 +14,8 @@ from contextvars import ContextVar
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
 
 
+_YEARS = range(1970, 2200)
+"""Other years in a log are no times."""
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?)(?::?(\d\d))?", re.I)
 _assumed: ContextVar[datetime.tzinfo | None] = ContextVar("assumed_zone", default=None)
 
@@ -50,7 +52,10 @@ def _epoch(year: int, month: int, day: int, hour: int, minute: int, second: int)
     at = float(calendar.timegm((year, month, day, hour, minute, second)))
     if zone is None:
         return at
-    offset = zone.utcoffset(datetime.datetime(year, month, day, min(hour, 23), minute))
+    try:
+        offset = zone.utcoffset(datetime.datetime(year, month, day, min(hour, 23), minute))
+    except (ValueError, OverflowError):  # 31 February
+        return at
     return at - offset.total_seconds() if offset is not None else at
 
 
@@ -60,7 +65,7 @@ def parse_time(text: str) -> tuple[float | None, bool]:
     if m is None:
         return None, False
     year, month, day, hour, minute, second = (int(g) for g in m.groups()[:6])
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 25 and minute < 60 and second < 62):
+    if not (year in _YEARS and 1 <= month <= 12 and 1 <= day <= 31 and hour < 25 and minute < 60 and second < 62):
         return None, False
     fraction = float("0." + m.group(7)) if m.group(7) else 0.0
     zone = m.group(8)
@@ -78,6 +83,8 @@ def parse_ctime(text: str) -> float | None:
     try:
         t = time.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")
     except ValueError:
+        return None
+    if t.tm_year not in _YEARS:
         return None
     return _epoch(t.tm_year, t.tm_mon, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec)
 

@@ -112,7 +112,7 @@ TriageScreen.-tiny.-opened #right { display: block; }
             elif value:
                 parts.append(str(value))
         since = diagnosis.job.get("stalled_since")
-        if isinstance(since, int | float):
+        if isinstance(since, int | float) and 0 <= since < 253402300800:
             parts.append(f"{say('stalled since')} {datetime.fromtimestamp(since, UTC):%m-%d %H:%M:%S} UTC")
         title = self.owner.names[0] if self.owner.names else ""
         left: list[Piece] = [(" diagnose ", "head"), (" · ".join([title, *parts] if title else parts), "text")]
