@@ -20,7 +20,7 @@ from diagnose.model import Evidence, Fact, FactBase, Value
 MIN_MEMBERS = 3
 """Figures a lot (and the rest) must have at least (chosen by us: below, a median is one GPU's word)."""
 MIN_DIFFERENCE = 0.05
-"""Smallest relative difference that counts (thresholds: gpu.batch_delta warns at 5 %)."""
+"""Smallest relative difference that counts (chosen by us: 5 % is worth a warning)."""
 MIN_ROBUST_Z = 3.0
 """Smallest difference in units of the spread within lots (chosen by us: the usual three sigma)."""
 UNDER_LOAD_PCT = 50.0
