@@ -1,6 +1,7 @@
 """systemd-cgtop: batch output without header, interactive captures with one, `--raw`, `--cpu=time`.
 
-Format: systemd 231 to 257. Rows are read from the right (paths hold spaces); `-` is unknown, never 0. The first
+Format: systemd 219 to 258; since 254 paths have no leading slash (`user.slice/user-1008.slice`), here they get one.
+Rows are read from the right (paths hold spaces); `-` is unknown, never 0. The first
 iteration has no rates, so the groups are those of the last iteration that has any. `cpu_share` is the share of all
 CPUs where the text also tells their number (lscpu), else the share of what the root group used.
 """
@@ -21,12 +22,13 @@ TOPICS = ("cgroup_usage",)
 MAX_GROUPS = 2_000
 
 _HEADER = re.compile(
-    r"^\s{0,4}(?:Control Group|CGroup)\s.{0,400}?\b(?:Tasks|Procs?\+?)\s+.{0,10}(?:%CPU|CPU Time)", re.M
+    r"^\s{0,4}(?:Control Group|CGroup|Path)\s.{0,400}?\b(?:Tasks|Procs?\+?)\s+.{0,10}(?:%CPU|CPU Time)", re.M
 )
 _SIZE = re.compile(r"-|\d{1,20}(?:\.\d{1,3})?[BKMGTPE]?")
 _TIME_PART = re.compile(r"\d{1,12}(?:\.\d{1,9})?(?:us|ms|s|min|h|d|w|month|y)")
 _PERCENT = re.compile(r"\d{1,9}\.\d")
 _KNOWN_GROUP = re.compile(r"^/(?:system\.slice|init\.scope|user\.slice|machine\.slice|kubepods|docker|slurm|$|\s)")
+_RELATIVE = re.compile(r"[\w@:.\\-]{1,255}\.(?:slice|scope|service|mount|socket|swap)(?=[/\s])")
 _CPUS = re.compile(r"^\s{0,4}CPU\(s\):\s{1,60}(\d{1,5})\s*$")
 _JOB = re.compile(r"/(?:slurm|slurmstepd\.scope|job_\d+|step_|pbspro|htcondor)(?:/|\b|_)")
 _FACTORS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
@@ -55,15 +57,16 @@ class _Iteration:
 
 def sniff(head: str, name: str) -> float:
     """Sure on the header, or on rows of well-known groups."""
-    if "Control Group" in head or "CGroup" in head:
+    if "Control Group" in head or "CGroup" in head or "%CPU" in head:
         m = _HEADER.search(head)
         if m:
             return 0.9
     rows = known = 0
     for text in head[:400_000].split("\n"):
-        if text.startswith("/") and _row(Line(1, text)) is not None:
+        row = _row(Line(1, text)) if text[:1] in "/ " or ".slice" in text or ".scope" in text else None
+        if row is not None:
             rows += 1
-            known += _KNOWN_GROUP.match(text) is not None
+            known += _KNOWN_GROUP.match(row.path) is not None
             if known >= 2:
                 return 0.9
     return 0.6 if rows and known else 0.0
@@ -77,14 +80,18 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     fresh = True
     seen_cpu = seen_memory = seen_time = False
     first: Line | None = None
+    cut: Line | None = None
     for line in lines:
         text = line.text
         m = _CPUS.match(text)
         if m:
             cpus = int(m.group(1))
         row = _row(line)
+        if row is None and cut is not None and _SIZE.fullmatch(text.strip()):
+            row = _row(Line(cut.number, f"{cut.text} {text.strip()}"))  # a column too wide pushes the last one down
+        cut = line if row is None and _path(text) else None
         if row is None:
-            fresh = True
+            fresh = fresh or cut is None
             continue
         if fresh or row.path in iterations[-1].rows:
             iterations = [*iterations[-2:], _Iteration()]
@@ -115,9 +122,17 @@ def _choose(iterations: list[_Iteration]) -> _Iteration:
     return rated[-1]
 
 
+def _path(text: str) -> str | None:
+    """The line with the leading slash of its group, or None when it starts with no group."""
+    text = text.strip()
+    if not text or len(text) > 5_000:
+        return None
+    return text if text[0] == "/" else f"/{text}" if _RELATIVE.match(text) else None
+
+
 def _row(line: Line) -> _Row | None:
-    text = line.text.rstrip()
-    if not text.startswith("/") or len(text) > 5_000:
+    text = _path(line.text)
+    if text is None:
         return None
     parts = text.rsplit(None, 3)
     if len(parts) != 4 or not all(_SIZE.fullmatch(p) for p in parts[1:]):

@@ -48,6 +48,8 @@ _STEPPED = re.compile(
     r"System clock was stepped by (-?\d{1,12}(?:\.\d{1,9})?) seconds|time reset ([+-]?\d{1,12}(?:\.\d{1,9})?) s"
     r"|step time server \S{1,60} offset ([+-]?\d{1,12}(?:\.\d{1,9})?)"
 )
+_WRONG = re.compile(r"System clock wrong by (-?\d{1,12}(?:\.\d{1,9})?) seconds")
+_STARTING = re.compile(r"chronyd version \S{1,20} starting|ntpd \S{1,40}(?: \S{1,60}){0,8}: Starting|Starting ntpd")
 _UNIT = re.compile(
     r"^\W{0,4}(chrony|chronyd|ntp|ntpd|ntpsec|systemd-timesyncd|phc2sys(?:@[\w.-]{1,40})?)\.service\s{1,60}loaded\s{1,8}active"
     r"\s{1,8}running", re.M,
@@ -90,6 +92,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
     events = Digest("clock_event", max_tallies=500)
     blocks: dict[str | None, _Block] = {}
     ntpq = False
+    fresh: set[tuple[str | None, str]] = set()
     units: list[tuple[str, Line]] = []
     unreachable = produced = False
     for line in lines:
@@ -121,7 +124,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
         unit = _UNIT.match(text) if ".service" in text else None
         if unit:
             units.append((unit.group(1).partition("@")[0].removesuffix("d"), line))
-        _log_line(line, source, events)
+        _log_line(line, source, events, fresh)
     for host, block in blocks.items():
         yield from _tracking(block, host, source)
     names = {name for name, _ in units}
@@ -240,7 +243,11 @@ def _event_of(message: str) -> tuple[str, float | None] | None:
         return "stepped", float(m.group(m.lastindex or 1))
     if "time jump detected" in message:
         return "stepped", None
-    if "no selectable sources" in message or "no server suitable for synchronization" in message:
+    m = _WRONG.search(message)
+    if m:
+        return "wrong", float(m.group(1))
+    unmatched = ("no selectable sources", "no server suitable for synchronization", "no majority")
+    if any(literal in message for literal in unmatched):
         return "no_sources", None
     if message.startswith("Selected source ") or "Contacted time server" in message:
         return "source_changed", None
@@ -249,21 +256,27 @@ def _event_of(message: str) -> tuple[str, float | None] | None:
     return None
 
 
-def _log_line(line: Line, source: Source, events: Digest) -> None:
+def _log_line(line: Line, source: Source, events: Digest, fresh: set[tuple[str | None, str]]) -> None:
+    """Daemon messages. What a daemon that has just started corrects first (`fresh`: host and event) is no event."""
     if "chronyd" not in line.text and "ntpd" not in line.text and "timesyncd" not in line.text:
         return
     prefix = unprefix(line.text)
     m = _DAEMON.search(prefix.text)
     found = _event_of(m.group(3)) if m else None
+    host = prefix.host or (m.group(1) if m else None)
+    if m is not None and _STARTING.search(m.group(3)) and len(fresh) < 10_000:
+        fresh |= {(host, "wrong"), (host, "stepped")}
     if m is None or found is None:
         return
     event, seconds = found
+    if (host, event) in fresh:
+        fresh.discard((host, event))
+        return
     at = prefix.at if prefix.at is not None else line.at
     base = _clock_event(
         event, m.group(3).strip(), (evidence(source, line),), daemon=m.group(2),
         seconds=abs(seconds) if seconds is not None else None,
     )  # fmt: skip
-    host = prefix.host or m.group(1)
     events.add(
         ("clock_event", host, event, m.group(2), seconds),
         Record(base.kind, base.fields, base.evidence, at=at, host=host),

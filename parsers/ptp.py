@@ -57,6 +57,8 @@ class _Stream:
     last_offset: int = 0
     max_offset: int | None = None
     at: float | None = None
+    calm: bool = True
+    """The last summary shows offsets of a locked servo."""
 
     def sample(self, offset: int, state: str, line: Line) -> None:
         self.samples += 1
@@ -69,14 +71,18 @@ class _Stream:
     def summary(self, worst: int, rms: int, line: Line) -> None:
         self.samples += 1
         self.last_offset, self.last = rms, line
-        state = self.state or ("summary" if worst < _SUMMARY_LOCKED_NS else "")
+        self.calm = worst < _SUMMARY_LOCKED_NS
+        state = self.state or ("summary" if self.calm else "")
         if not state or state in ("s0", "s1"):
             self.unlocked += 1
         elif self.max_offset is None or worst > self.max_offset:
             self.max_offset, self.worst = worst, line
 
     def record(self, source: Source) -> Record:
-        locked = self.state in ("s2", "s3") or (not self.state and self.unlocked == 0)
+        settled = self.unlocked == 0 or (
+            self.calm and self.unlocked * 2 < self.samples
+        )  # a servo that starts is not off
+        locked = self.state in ("s2", "s3") or (not self.state and settled)
         fields = drop_none(
             daemon=self.daemon, device=self.device, state=self.state or "summary", locked=locked,
             max_offset_ns=self.max_offset, last_offset_ns=self.last_offset, samples=self.samples,

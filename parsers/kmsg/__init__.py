@@ -38,6 +38,7 @@ _SURE = re.compile(
     r"|available PCIe bandwidth, limited by|Marking clocksource '|out of memory: Killed process \d"
     r"|nv_get_p2p_free_callback:|detected NVSwitch (?:non-)?fatal error|: unknown parameter '[^'\n]{1,80}' ignored"
 )
+_SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 _REPEATED = re.compile(r"message repeated (\d{1,9}) times: \[")
 _ERROR_BIT = re.compile(
     r"(?P<device>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]):\s{1,8}\[ ?\d{1,2}\] (?P<name>\w{3,20})"
@@ -89,6 +90,8 @@ class _Log:
         self.off_bus: str | None = None
         """The GPU of which a message in several lines speaks."""
         self.apei_severity: str | None = None
+        self.clocks: dict[str | None, tuple[Event, Head, Line]] = {}
+        """The clock source that each host switched to last."""
         self.read = 0
         self.ended = ""
         """The last line with a stamp."""
@@ -101,6 +104,9 @@ class _Log:
         event = recognise(head.message)
         if event is None:
             self._continuation(head, line)
+            return
+        if event.key[0] == "clocksource_slow":
+            self.clocks[head.host] = (event, head, line)
             return
         repeated = _REPEATED.search(head.message)
         if repeated:
@@ -212,8 +218,15 @@ class _Log:
             digest.add(("kernel_event", *cast(tuple[Scalar | None, ...], key)), record)
         return digest
 
+    def close(self) -> None:
+        """Of the clock sources that a kernel switched to only the last one counts: every boot passes by slow ones."""
+        for event, head, line in self.clocks.values():
+            if event.fields["device"] in _SLOW_CLOCKS:
+                self._note(event, head, line)
+
     def records(self) -> Iterator[Record | Digest]:
         """The digest, and `covered` when the log goes on after its incidents: its end tells their age."""
+        self.close()
         if self.incidents:
             yield self.digest()
         last = split(self.ended, self.source.taken_at).at

@@ -265,6 +265,11 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
         _named("clocksource_unstable"),
     ),
     (
+        "Switched to clocksource ",
+        re.compile(r"Switched to clocksource (?P<device>[\w-]{1,30})$"),
+        _named("clocksource_slow"),
+    ),
+    (
         "available PCIe bandwidth, limited by",
         re.compile(rf"(?P<device>{_BDF})(?: [^:]{{1,40}})?: [\d.]{{1,12}} Gb/s available PCIe bandwidth, limited by"),
         _named("pcie_bandwidth"),

@@ -81,6 +81,24 @@ def test_foreign_text_is_left_alone() -> None:
         assert not run(parser, text), name
 
 
+def test_paths_without_leading_slash_and_a_column_that_was_pushed_down() -> None:
+    text = """CGroup                                   Tasks   %CPU   Memory  Input/s Output/s
+user.slice                                2214 12769.4    59.7G        -
+-
+/                                         3397 12800.0    29.6G        -
+-
+user.slice/user-1008.slice                2051 7129.3    24.1G        -        -
+system.slice/backup.service                 12  2560.0     1.0G     120M     400M
+"""
+    assert parser.sniff(text, "x.txt") == 0.9
+    found = {r.fields["path"]: r.fields for r in of(run(parser, text), "cgroup_usage")}
+    assert list(found) == ["/user.slice", "/", "/user.slice/user-1008.slice", "/system.slice/backup.service"]
+    backup = found["/system.slice/backup.service"]
+    assert (backup["job"], backup["cpu_share"], backup["iterations"]) == (False, 0.2, 1)
+    rows = text.split("\n", 1)[1]
+    assert parser.sniff(rows, "x.txt") == 0.9
+
+
 @settings(max_examples=80, deadline=None)
 @given(hostile("cgtop"))
 def test_any_text_is_survived(text: str) -> None:

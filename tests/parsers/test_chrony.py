@@ -93,6 +93,19 @@ def test_pools_of_ntpq_are_no_servers_and_names_may_hold_a_bracket() -> None:
     assert [(r.fields["name"], r.fields["reach"]) for r in found] == [("192.0.2.123", 7), ("ntp2.example.co", 7)]
 
 
+def test_what_a_daemon_corrects_when_it_starts_is_no_event() -> None:
+    start = """Mar  4 19:30:02 node03 chronyd[811]: chronyd version 4.5 starting (+CMDMON +NTP +REFCLOCK)
+Mar  4 19:30:07 node03 chronyd[811]: System clock wrong by 2.300148 seconds
+Mar  4 19:30:09 node03 chronyd[811]: System clock was stepped by 2.300148 seconds
+"""
+    assert of(run(parser, start), "clock_event") == []
+    later = "Mar  4 23:30:07 node03 chronyd[811]: System clock wrong by -62.300148 seconds\n"
+    (found,) = of(run(parser, start + later), "clock_event")
+    assert (found.fields["event"], found.fields["seconds"], found.host) == ("wrong", 62.300148, "node03")
+    (lost,) = of(run(parser, "Mar  4 23:30:07 node03 chronyd[811]: Can't synchronise: no majority\n"), "clock_event")
+    assert lost.fields["event"] == "no_sources"
+
+
 @settings(max_examples=80, deadline=None)
 @given(hostile("chrony"))
 def test_any_text_is_survived(text: str) -> None:

@@ -262,6 +262,15 @@ def test_old_kernels_name_the_child_that_was_killed() -> None:
     assert (alone.fields["pid"], alone.fields.get("constraint")) == (4802, None)
 
 
+def test_only_the_last_clock_source_counts() -> None:
+    boot = """[    0.800000] clocksource: Switched to clocksource hpet
+[    1.900000] clocksource: Switched to clocksource tsc
+"""
+    assert [r.kind for r in run(parser, boot)] == ["covered"]
+    (found,) = run(parser, boot + "[ 8996.146113] clocksource: Switched to clocksource acpi_pm\n")
+    assert (found.fields["event"], found.fields["device"]) == ("clocksource_slow", "acpi_pm")
+
+
 def test_lines_that_grep_printed() -> None:
     text = "messages:Jun 17 20:18:08 node07 kernel: INFO: task python:788 blocked for more than 120 seconds.\n"
     (found,) = run(parser, text)

@@ -60,6 +60,19 @@ def test_foreign_text_is_left_alone() -> None:
             assert not run(parser, text), name
 
 
+def test_summaries_of_a_servo_that_settles_and_of_one_that_was_lost() -> None:
+    settling = """ptp4l[1752.680]: port 1: UNCALIBRATED to SLAVE on MASTER_CLOCK_SELECTED
+ptp4l[1753.306]: rms 7742463 max 15502682 freq +25830 +/- 95588 delay   231 +/-   0
+ptp4l[1754.307]: rms  828 max 1696 freq  -7992 +/- 1107 delay   229 +/-   0
+ptp4l[1755.309]: rms  394 max  714 freq  -5490 +/- 441 delay   229 +/-   0
+"""
+    (servo,) = of(run(parser, settling), "ptp_servo")
+    assert (servo.fields["locked"], servo.fields["max_offset_ns"]) == (True, 1696)
+    lost = settling + "ptp4l[1756.309]: rms 3037000498 max 8589934586 freq -25244 +/- 8 delay 626 +/- 0\n"
+    (servo,) = of(run(parser, lost), "ptp_servo")
+    assert servo.fields["locked"] is False
+
+
 @settings(max_examples=80, deadline=None)
 @given(hostile("ptp"))
 def test_any_text_is_survived(text: str) -> None:
