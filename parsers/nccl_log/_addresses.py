@@ -17,6 +17,7 @@ _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bridge", re.compile(r"virbr|br[-\d]|bridge|lxdbr|incusbr|ovs|vmbr")),
 )
 PEER = re.compile(r"([^\s<>]{1,255})<(\d{1,5})>")
+_MASKED = re.compile(r"(<[A-Za-z][\w -]{0,60}>[\w.-]{0,120})<(\d{1,5})>")
 """`host<port>` as NCCL prints a peer; the host is an address or a name."""
 
 
@@ -63,7 +64,7 @@ def interface_class(name: str) -> str:
 
 def peer(text: str) -> tuple[str, int | None, str | None]:
     """Peer text as (address or name, port, host name when it is a name)."""
-    found = PEER.search(text)
+    found = _MASKED.search(text) or PEER.search(text)
     name = found.group(1) if found else text.strip()
     port = int(found.group(2)) if found else None
     host = None if scope(name) is not None else name.split(".")[0]

@@ -42,7 +42,7 @@ def from_warning(log: Reader, message: str, head: Head, place: Place) -> None:
         return
     if ("closed by" in message or "Call to" in message) and peer_closed(log, message, head, place):
         return
-    if "Cuda failure" in message and cuda(log, message, head, place):
+    if ("Cuda failure" in message or "CUDA failure" in message) and cuda(log, message, head, place):
         return
     if "_" in message and verbs(log, message, head, place):
         return

@@ -14,7 +14,7 @@ from ._text import named, number_in
 if TYPE_CHECKING:
     from ._reader import Reader
 
-_CUDA = re.compile(r"Cuda failure (?:(\d{1,6}) )?'([^'\n]{1,300})")
+_CUDA = re.compile(r"C(?:uda|UDA) failure (?:(\d{1,6}) |\S{1,60}:\d{1,6} )?'([^'\n]{1,300})")
 _CUDA_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("out_of_memory", re.compile(r"out of memory", re.I)),
     ("illegal_access", re.compile(r"illegal (?:memory access|address|instruction)|misaligned", re.I)),
@@ -41,7 +41,7 @@ _CUDA_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def cuda(log: Reader, message: str, head: Head, place: Place) -> bool:
-    """`Cuda failure [N] 'TEXT'`."""
+    """`Cuda failure [N] 'TEXT'`, and `Test CUDA failure FILE:LINE 'TEXT'` of nccl-tests."""
     found = _CUDA.search(message)
     if found is None:
         return False

@@ -23,6 +23,8 @@ LAST_ERROR = "Last error:"
 _OLD = " WARN "
 _TEXTS = (
     "Got completion ",
+    "Test CUDA failure ",
+    "Cuda failure common.cu:",
     "Duplicate GPU detected",
     "Multiple ranks are using the same GPU",
     "Failed to bind NVLink SHARP",
