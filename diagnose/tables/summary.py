@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from diagnose.model import Fact, FactBase, Finding, fold_ranks, unfold_ranks
+from diagnose.model import Fact, FactBase, Finding
+from diagnose.tables.progress.table import progress_table
 
 MAX_ROWS = 200
 """Rows kept per table; what is beyond is counted in `rows_dropped`."""
@@ -46,7 +47,8 @@ def _stalled_since(base: FactBase) -> int | None:
 def summary(base: FactBase, facts: Sequence[Fact], findings: Sequence[Finding]) -> dict[str, Any]:
     """The tables of the report: progress, hosts_by_check, topology, timeline, counters, benchmarks."""
     tables: dict[str, Any] = {
-        "progress": _progress(base, facts), "hosts_by_check": _hosts_by_check(findings), "topology": _topology(base),
+        "progress": progress_table(base, facts), "hosts_by_check": _hosts_by_check(findings),
+        "topology": _topology(base),
         "timeline": _timeline(findings, base), "counters": _counters(facts), "benchmarks": _benchmarks(base),
     }  # fmt: skip
     return {name: table for name, table in tables.items() if table}
@@ -57,62 +59,6 @@ def _bounded(rows: list[Any], name: str = "rows") -> dict[str, Any]:
     if len(rows) > MAX_ROWS:
         table["rows_dropped"] = len(rows) - MAX_ROWS
     return table if rows else {}
-
-
-def _progress(base: FactBase, facts: Sequence[Fact]) -> dict[str, Any]:
-    """Per stalled group: rows of ranks that are alike, the odd ones first."""
-    suspects = [f for f in facts if f.kind == "suspect_rank"]
-    groups: list[dict[str, Any]] = []
-    for stall in (f for f in facts if f.kind == "stall"):
-        seq = stall.fields.get("seq")
-        rows: list[dict[str, Any]] = []
-        for field, state, note in (
-            ("behind", "absent", "never entered it"), ("silent", "unknown", "nothing known in these files"),
-            ("waiting", "waiting", "waits in it"),
-        ):  # fmt: skip
-            text = str(stall.fields.get(field, ""))
-            if text:
-                rows.append({
-                    "ranks": text, "host": _host_of(base, text), "states": [state], "note": note,
-                    "odd": field == "behind",
-                })  # fmt: skip
-        rows = [*_ended(base, stall, suspects, rows), *rows]
-        group = str(stall.fields.get("group", "unnamed group"))
-        seqs = [seq if isinstance(seq, int) else 0]
-        groups.append({"group": group, "op": stall.fields.get("op", ""), "seqs": seqs, "rows": rows})
-    return {"groups": groups[:MAX_ROWS]} if groups else {}
-
-
-_ENDED = ("crashed", "exception", "exited", "oom")
-_BY_RANGE = ("watchdog", "coll_log", "init")
-"""Kinds of evidence of which the group is all ranks from 0 to world - 1."""
-
-
-def _ended(
-    base: FactBase, stall: Fact, suspects: Sequence[Fact], rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Rows of the group's ranks whose process ended: `stall` counts them neither as silent nor as behind."""
-    shown = {rank for row in rows for rank in unfold_ranks(str(row["ranks"]))}
-    world = stall.fields.get("world")
-    by_range = stall.fields.get("evidence_kind") in _BY_RANGE and "silent" in stall.fields
-    notes: dict[str, list[int]] = defaultdict(list)
-    for suspect in suspects:
-        rank, reason = suspect.fields.get("rank"), suspect.fields.get("reason")
-        if not isinstance(rank, int) or rank in shown or reason not in _ENDED:
-            continue
-        named = suspect.fields.get("group", stall.fields.get("group")) == stall.fields.get("group")
-        if named and by_range and isinstance(world, int) and rank < world and max(shown, default=0) < world:
-            notes[str(suspect.fields.get("detail") or reason)].append(rank)
-    return [
-        {"ranks": fold_ranks(ranks), "host": _host_of(base, fold_ranks(ranks)), "states": ["failed"], "note": note,
-         "odd": True}
-        for note, ranks in sorted(notes.items(), key=lambda item: min(item[1]))
-    ]  # fmt: skip
-
-
-def _host_of(base: FactBase, ranks: str) -> str:
-    hosts = sorted({base.rank_host[r] for r in unfold_ranks(ranks)[:4096] if r in base.rank_host})
-    return hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else ""
 
 
 def _hosts_by_check(findings: Sequence[Finding]) -> dict[str, Any]:
