@@ -178,7 +178,7 @@ def _diagnose(
     judged = findings.judge(book.rules, outcome, options.lang, acknowledged)
     read = {s.path: s for s, _ in parsed}
     problems = [
-        *bundle.problems, *problems, *base.problems, *outcome.problems, *_rule_problems(book.errors),
+        *bundle.problems, *problems, *base.problems, *outcome.problems, *_rule_problems(book.errors, options.rules),
         *_unknown_topics(parsers),
     ]  # fmt: skip
     return Diagnosis(
@@ -225,14 +225,16 @@ def _unknown_topics(parsers: Sequence[ModuleType]) -> Iterator[Problem]:
                 yield Problem(f"parser {parser.KIND}: unknown topic '{topic}'{did_you_mean(topic, known)}")
 
 
-def _rule_problems(errors: Sequence[RuleError]) -> Iterator[Problem]:
+def _rule_problems(errors: Sequence[RuleError], folders: Sequence[Path]) -> Iterator[Problem]:
     for error in errors:
-        yield Problem(f"rule not loaded: {_beside(str(error))}" if error.line else str(error))
+        yield Problem(f"rule not loaded: {_beside(str(error), folders)}" if error.line else str(error))
 
 
-def _beside(text: str) -> str:
-    """An error message with the pack's own path taken off: reports carry no absolute path."""
-    return text.replace(f"{packs.builtin('rules')}{os.sep}", "rules/")
+def _beside(text: str, folders: Sequence[Path]) -> str:
+    """An error message with the paths of packs shortened to their names: reports carry no absolute path."""
+    for folder in (packs.builtin("rules"), *folders):
+        text = text.replace(f"{folder}{os.sep}", f"{folder.resolve().name}/")
+    return text
 
 
 def _tool(engine_name: str, book: Rulebook, overrides: Mapping[str, object]) -> dict[str, object]:

@@ -121,7 +121,7 @@ def test_internal_errors_are_said_in_one_line(answer: dict[str, Any], capsys: py
         ["analyze", "x", "--site", "/no/such/file"], ["analyze", "x", "-o", "/no/such/folder/x"],
         ["analyze", "x", "-o", "/"],
         ["analyze", "x", "--form", "json"], ["report", "/no/such/file"], ["schema", "nonsense"], ["rules"],
-        ["explain", "no/such-rule-at-all"], ["rules", "lint", "/no/such/folder"], ["view"],
+        ["explain", "no/such-rule-at-all"], ["rules", "lint", "/no/such/folder"], ["rules", "lint", "/proc/sys/net"], ["view"],
     ],
 )  # fmt: skip
 def test_usage_errors(answer: dict[str, Any], arguments: list[str], capsys: pytest.CaptureFixture[str]):

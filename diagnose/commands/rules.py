@@ -45,6 +45,9 @@ def lint(args: argparse.Namespace) -> int:
     from diagnose import rulebook
 
     folders = _folders(args.folders)
+    for folder in folders:
+        if not any(folder.rglob("*.y*ml")):
+            raise UsageError(f"{folder}: no rule file there")
     found = rulebook.lint(folders)
     output.write("".join(safe(str(error)) + "\n" for error in found), None)
     errors = sum(getattr(error, "level", "error") == "error" for error in found)
