@@ -32,6 +32,7 @@ def setup():
     stamp = VENV / ".lock-installed"
     if stamp.is_file() and stamp.read_bytes() == lock.read_bytes():
         return
+    print("setting up .venv with the locked dependencies; this takes a minute or two", file=sys.stderr, flush=True)
     if not (BIN / "python").exists():
         call(sys.executable, "-m", "venv", VENV)
     pip = (BIN / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check")

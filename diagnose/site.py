@@ -9,7 +9,7 @@
     gpus = 8
 
     [thresholds]
-    "link/flapping.max_changes" = 4
+    "lossless/slow-receiver.max_tx_pause" = "10%"
 
     [[acknowledged]]
     id = "topo/pcie-degraded"
@@ -216,7 +216,7 @@ def _thresholds(table: Mapping[str, Any], errors: list[str]) -> dict[str, Scalar
         for name, number in inner.items():
             full = f"{key}.{name}" if name else key
             if not _THRESHOLD.fullmatch(full):
-                errors.append(f'thresholds.{full}: must be named after its rule, such as "link/flapping.max_changes"')
+                errors.append(f'thresholds.{full}: must be named after its rule, such as "lossless/slow-receiver.max_tx_pause"')
             elif not isinstance(number, int | float | str | bool):
                 errors.append(f"thresholds.{full}: must be a number, text or true/false, not {number!r:.60}")
             else:
