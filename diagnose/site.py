@@ -62,12 +62,17 @@ _THRESHOLD = re.compile(r"[a-z][a-z0-9-]*/[a-z0-9][a-z0-9-]*\.[a-z_][a-z0-9_]*")
 _ID = re.compile(r"[a-z][a-z0-9-]*/(?:[a-z0-9][a-z0-9-]*|\*)")
 
 
+_MAX_SHOWN = 30
+
+
 class SiteError(ValueError):
     """Everything that is wrong with a site file; `errors` has one text per fault, each beginning with its key path."""
 
     def __init__(self, path: str, errors: Iterable[str]):
         self.errors = tuple(errors)
-        super().__init__("\n".join(f"{path}: {error}" for error in self.errors))
+        shown = [f"{path}: {error}" for error in self.errors[:_MAX_SHOWN]]
+        more = len(self.errors) - _MAX_SHOWN
+        super().__init__("\n".join([*shown, f"{path}: and {more} more"] if more > 0 else shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def load(path: str | Path) -> Site:
         raise SiteError(str(file), ["is larger than 4 MiB: is this a site file?"])
     try:
         raw = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # all of tomllib's, and numbers without end
         raise SiteError(str(file), [f"is not TOML: {error}"]) from error
     errors: list[str] = []
     _known(raw, _TOP, "", errors)
@@ -216,7 +221,9 @@ def _thresholds(table: Mapping[str, Any], errors: list[str]) -> dict[str, Scalar
         for name, number in inner.items():
             full = f"{key}.{name}" if name else key
             if not _THRESHOLD.fullmatch(full):
-                errors.append(f'thresholds.{full}: must be named after its rule, such as "lossless/slow-receiver.max_tx_pause"')
+                errors.append(
+                    f'thresholds.{full}: must be named after its rule, such as "lossless/slow-receiver.max_tx_pause"'
+                )
             elif not isinstance(number, int | float | str | bool):
                 errors.append(f"thresholds.{full}: must be a number, text or true/false, not {number!r:.60}")
             else:

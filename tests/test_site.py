@@ -169,3 +169,14 @@ def test_the_default_place(own_folders: Path) -> None:
     found = site.find()
     assert found is not None
     assert found.path == str(file)
+
+
+def test_numbers_without_end_and_endless_faults_are_told_briefly(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(f"[qos]\npriority = {'9' * 5000}\n")
+    with pytest.raises(site.SiteError, match="not TOML"):
+        site.load(file)
+    file.write_text("".join(f"k{n} = 1\n" for n in range(5_000)))
+    with pytest.raises(site.SiteError, match="and 4970 more") as caught:
+        site.load(file)
+    assert len(caught.value.errors) == 5_000
