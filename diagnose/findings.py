@@ -73,13 +73,13 @@ def judge(
         key = tuple(bound[ref.alias].get(ref.field) if ref.alias in bound else None for ref in refs)
         groups[rule.id, key].append(firing)
     covered = _Coverage(outcome.facts)
-    findings: dict[str, list[Finding]] = defaultdict(list)
+    accepted = tuple(acknowledged)
+    alike: dict[tuple[str, str | None], list[Finding]] = defaultdict(list)
     for (rule_id, _), firings in groups.items():
-        findings[rule_id].append(_finding(by_id[rule_id], firings, facts, covered, lang))
-    merged = [f for rule_id in findings for f in _merged(by_id[rule_id], findings[rule_id])]
-    folded = _fold(merged, by_id)
-    marked = [_acknowledge(f, tuple(acknowledged)) for f in folded]
-    return tuple(sorted(marked, key=_order))
+        finding = _acknowledge(_finding(by_id[rule_id], firings, facts, covered, lang), accepted)
+        alike[rule_id, finding.acknowledged].append(finding)
+    folded = _fold([f for findings in alike.values() for f in _merged(findings)], by_id)
+    return tuple(sorted(folded, key=_order))
 
 
 def _finding(
@@ -279,7 +279,7 @@ def unknowns(rules: Sequence[Rule], outcome: Outcome) -> tuple[Unknown, ...]:
 # --- merging, folding, order ------------------------------------------------------------------------
 
 
-def _merged(rule: Rule, findings: list[Finding]) -> list[Finding]:
+def _merged(findings: list[Finding]) -> list[Finding]:
     """Many findings of one rule as one: the worst speaks, the subjects of all are listed."""
     findings.sort(key=_order)
     if len(findings) <= MERGE_ABOVE:
@@ -366,7 +366,15 @@ def _order(finding: Finding) -> tuple[int, int, int, tuple[int, str]]:
 
 
 def _acknowledge(finding: Finding, acknowledged: tuple[Acknowledgement, ...]) -> Finding:
+    """Mark a finding that the site has accepted: on any host, or on each of its hosts."""
+    hosts = _hosts(finding)
+    reasons: dict[str, None] = {}
+    open_hosts = set(hosts)
     for known in acknowledged:
-        if fnmatchcase(finding.id, known.id) and (known.host is None or known.host in _hosts(finding)):
-            return replace(finding, acknowledged=known.reason)
-    return finding
+        if fnmatchcase(finding.id, known.id):
+            if known.host is None:
+                return replace(finding, acknowledged=known.reason)
+            if known.host in hosts:
+                reasons.setdefault(known.reason)
+                open_hosts.discard(known.host)
+    return replace(finding, acknowledged="; ".join(reasons)) if reasons and not open_hosts else finding

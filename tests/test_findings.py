@@ -298,6 +298,22 @@ def test_acknowledged_by_id_family_and_host(id: str, host: str | None, hit: bool
     assert finding.acknowledged == ("cable on order" if hit else None)
 
 
+def test_the_same_on_other_hosts_is_not_acknowledged():
+    hosts = {f"n{n}" for n in range(MERGE_ABOVE + 3)}
+    found = judge([NIC], *map(drops, sorted(hosts)), acknowledged=[Acknowledgement("link/x", "n1", "cable on order")])
+    told = {f.acknowledged: {s.name for s in f.subjects if s.kind == "host"} for f in found}
+    assert told == {"cable on order": {"n1"}, None: hosts - {"n1"}}
+
+
+def test_a_finding_about_two_hosts_is_acknowledged_when_both_are():
+    other = pattern("other", "nic_rate", "value > nic.value", nic="nic_rate")
+    two = rule("link/y", pattern("nic", "nic_rate"), other, about=[("host", "nic.host"), ("host", "other.host")])
+    one, both = Acknowledgement("link/y", "n1", "ticket 1"), Acknowledgement("link/*", "n2", "ticket 2")
+    given = [drops("n1"), drops("n2", value=2.0)]
+    assert [f.acknowledged for f in judge([two], *given, acknowledged=[one])] == [None]
+    assert [f.acknowledged for f in judge([two], *given, acknowledged=iter([one, both]))] == ["ticket 1; ticket 2"]
+
+
 # --- what was not judged ----------------------------------------------------------------------------------
 
 
