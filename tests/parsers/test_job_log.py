@@ -191,3 +191,9 @@ def test_any_text_conforms(noise: str, at: int, name: str, cut: int) -> None:
     text = fixture("job_log", name)
     run(PARSER, noise)
     run(PARSER, text[:at] + noise + text[at + cut :])
+
+
+def test_expired_launch_credential_of_slurm() -> None:
+    text = "srun: error: Task launch for StepId=812.0 failed on node node06: Job credential expired\n" * 2
+    (found,) = of(run(PARSER, text), "auth_clock_error")
+    assert (found.fields["system"], found.host) == ("slurm", "node06")
