@@ -104,10 +104,12 @@ class View:
         return Quote(path, evidence.first, evidence.last, lines, deciding, column)
 
     def place(self, problem: Problem) -> str:
-        """Where a problem lies, or nothing when it belongs to no source."""
+        """Where a problem lies, or nothing when it belongs to no source or says itself where."""
         if problem.source is None:
             return ""
         path = self.paths.get(problem.source, problem.source)
+        if problem.text.startswith(f"{path}: "):
+            return ""
         if problem.first is None:
             return path
         return Quote(path, problem.first, problem.last or problem.first, (), 0).place
