@@ -64,13 +64,14 @@ class _Signatures:
         """The code of an entry's operation, sizes and datatypes."""
         try:
             inputs, outputs = entry["input_sizes"], entry["output_sizes"]
-            key = (
-                entry["profiling_name"],
-                tuple([array("q", s).tobytes() for s in inputs[:MAX_TENSORS]]),
-                tuple([array("q", s).tobytes() for s in outputs[:MAX_TENSORS]]),
-                len(inputs), len(outputs),
-                *entry.get("input_dtypes", ())[:MAX_TENSORS],
-            )  # fmt: skip
+            dtypes = entry.get("input_dtypes", ())
+            if len(inputs) == 1 and len(outputs) == 1 and len(dtypes) == 1:
+                key: tuple[Any, ...] = (
+                    entry["profiling_name"], array("q", inputs[0]).tobytes(), array("q", outputs[0]).tobytes(),
+                    dtypes[0],
+                )  # fmt: skip
+            else:
+                key = self._key(entry, inputs, outputs, dtypes)
             known = self._codes.get(key)
         except (KeyError, TypeError, OverflowError):
             return UNKNOWN
@@ -81,6 +82,15 @@ class _Signatures:
             if len(self.texts) < MAX_SIGNATURES:
                 self.texts[known] = text
         return known
+
+    @staticmethod
+    def _key(entry: dict[str, Any], inputs: list[Any], outputs: list[Any], dtypes: list[Any]) -> tuple[Any, ...]:
+        return (
+            entry["profiling_name"],
+            tuple([array("q", s).tobytes() for s in inputs[:MAX_TENSORS]]),
+            tuple([array("q", s).tobytes() for s in outputs[:MAX_TENSORS]]),
+            len(inputs), len(outputs), *dtypes[:MAX_TENSORS],
+        )  # fmt: skip
 
 
 def operation(name: str) -> str:
