@@ -226,7 +226,7 @@ _OFI_EVENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("request_error", re.compile(r"completed with error|fi_cq_readerr|remote write error")),
     (
         "setup_error",
-        re.compile(r"Couldn't open|Creating new endpoint|Unable to (?:open|create)|initialization failed"),
+        re.compile(r"Couldn't open|Creating new endpoint|Unable to (?:open|create)"),
     ),
     (
         "connect_error",
