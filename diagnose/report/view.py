@@ -5,7 +5,6 @@ The forms (text, Markdown, HTML) only lay out what is gathered here, so they can
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -307,7 +306,7 @@ def job_line(job: Mapping[str, Any], words: Words) -> str:
 
 def moment(at: Any) -> str:
     """Epoch seconds as UTC text; text stays as it is."""
-    if isinstance(at, int | float) and math.isfinite(at) and 0 <= at < 253402300800:
+    if isinstance(at, int | float) and 0 <= at < 253402300800:
         return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return str(at)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Step, Subject
-from diagnose.report import page
+from diagnose.report import page, view
 from diagnose.report.jsonform import from_json, to_json
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
 from diagnose.report.text import render
@@ -246,3 +246,8 @@ def test_both_languages_have_the_same_words():
     blanks = re.compile(r"\{\w+\}")
     for key, text in LANGUAGES["en"].items():
         assert sorted(blanks.findall(text)) == sorted(blanks.findall(LANGUAGES["zh"][key]))
+
+
+def test_times_that_are_none_stay_as_they_are():
+    for at in (10**400, -1, float("nan"), float("inf"), 1e308, "soon"):
+        assert view.moment(at) == str(at)
