@@ -30,7 +30,7 @@ examples:
   diagnose collect                             a bundle from this host, while the job still hangs
   diagnose explain ID                          what a finding means, and how it is decided
 
-exit codes of analyze: 0 nothing at or above --fail-on · 1 findings · 2 nothing analysed · 3 something unreadable
+exit codes of analyze: 0 nothing at or above --fail-on · 1 findings · 2 nothing analysed · 3 something failed
 """
 
 
@@ -92,7 +92,7 @@ def build_parser(collecting: bool = True) -> argparse.ArgumentParser:
     analyze.add_argument("--fail-on", choices=FAIL_ON, default="major", help="exit 1 from this on (default major)")
 
     view = command("view", "analyse:view", "judge, and look at it on a screen", judging)
-    view.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, archives")
+    view.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, archives; - is standard input")
 
     report = command("report", "analyse:report", "show a saved JSON report in another form", lang, output)
     report.add_argument("file", metavar="FILE", help="made by analyze --format json; - is standard input")
@@ -122,7 +122,8 @@ def _add_collecting(command: Callable[[str, str, str], _Parser], options: bool) 
     verify.add_argument("file", metavar="BUNDLE", help="folder or .tar.gz")
     redact = command("redact", "collect:redact", "take host names, addresses, users and paths out of a bundle")
     redact.add_argument("file", metavar="BUNDLE", help="folder or .tar.gz")
-    redact.add_argument("--out", metavar="FILE", help="the new bundle: NAME.tar.gz or a folder (default beside it)")
+    made = "the new bundle: NAME.tar.gz or a folder (default beside it); the private map lies beside the new one"
+    redact.add_argument("--out", metavar="FILE", help=made)
 
 
 def _add_rules(rules: _Parser, loud: _Parser, packs: _Parser) -> None:

@@ -34,7 +34,7 @@ def verify(args: argparse.Namespace) -> int:
     try:
         found = bundles.verify(args.file)
     except (bundles.NoBundle, OSError) as error:
-        raise UsageError(f"verify {args.file}: {error}") from error
+        raise UsageError(f"verify {args.file}: {_reason(error)}") from error
     output.write("".join(f"{line}\n" for line in found.lines()), None)
     return 0 if found.good else 1
 
@@ -47,9 +47,13 @@ def redact(args: argparse.Namespace) -> int:
     try:
         made = rewrite.redact_bundle(args.file, args.out, __version__)
     except (bundles.NoBundle, BadOption, OSError) as error:
-        raise UsageError(f"redact {args.file}: {error}") from error
+        raise UsageError(f"redact {args.file}: {_reason(error)}") from error
     for what, why in made.left_out:
         output.note(f"left out: {what}: {why}")
     output.note(f"private map: {made.map_path}   (keep it; it undoes the redaction)")
     output.write(f"{made.path}\n", None)
     return 0
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -10,11 +10,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from diagnose.cli import UsageError
 from diagnose.model import Diagnosis
 from diagnose.report.safe import safe
+
+if TYPE_CHECKING:
+    from diagnose.run import Progress
 
 _SUFFIXES = {".json": "json", ".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
 
@@ -124,27 +127,14 @@ def _to_stdout(data: bytes) -> None:
     sys.stdout.flush()
 
 
-class Step(Protocol):
-    """A step of the work, as `run` reports it."""
-
-    @property
-    def stage(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-
-
 @contextlib.contextmanager
-def progress(args: argparse.Namespace) -> Iterator[Callable[[Step], None]]:
+def progress(args: argparse.Namespace) -> Iterator[Callable[[Progress], None]]:
     """A line on stderr that is overwritten and leaves no trace; only on a terminal, and not with `-q`."""
     if args.quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
 
-    def show(step: Step) -> None:
+    def show(step: Progress) -> None:
         at = f"{step.done + 1}/{step.total} " if step.total else ""
         width = shutil.get_terminal_size((80, 24)).columns
         with contextlib.suppress(OSError):
