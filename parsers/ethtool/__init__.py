@@ -22,7 +22,7 @@ _SURE = re.compile(
     r"|(?:Pause|Coalesce|Ring|Channel|Time stamping|FEC) parameters) for [\w.@:-]{1,40}:)[ \t]*$"
     r"|^driver: \S+[ \t]*\n(?:[^\n]*\n)?firmware-version:"
     r'|"(?:link-detected|supported-link-modes|tcp-segmentation-offload|autonegotiate|adaptive-rx|rx-max)": '
-    r"|^\tIdentifier[ \t]+: 0x[0-9a-f]{2} \(",
+    r"|^[ \t]*Identifier[ \t]+: 0x[0-9a-f]{2} \(",
     re.MULTILINE,
 )
 _LIKELY = re.compile(

@@ -337,6 +337,11 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
         _named("cable_unplugged"),
     ),
     (
+        "insufficient power",
+        re.compile(rf"mlx5_core (?P<device>{_BDF}).{{0,120}}Detected insufficient power on the PCIe slot"),
+        _named("nic_power"),
+    ),
+    (
         "ealth",
         re.compile(
             rf"mlx5_core (?P<device>{_BDF}).{{0,120}}(?:Health issue observed|health compromised|health recovery flow|"

@@ -340,3 +340,9 @@ def test_foreign_text_is_left_alone() -> None:
 def test_any_text_is_survived(text: str) -> None:
     parser.sniff(text, "x")
     run(parser, text)
+
+
+def test_slot_power_of_a_nic() -> None:
+    line = "[   34.1] mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 26): Detected insufficient power on the PCIe slot (27W)."
+    (event,) = of(run(parser, line), "kernel_event")
+    assert (event.fields["event"], event.fields["device"]) == ("nic_power", "0000:5c:00.0")
