@@ -76,6 +76,7 @@ def build_parser(collecting: bool = True) -> argparse.ArgumentParser:
     judging.add_argument("--tz", metavar="ZONE", help="zone of times that carry none, such as Europe/Berlin")
     judging.add_argument("--drafts", action="store_true", help="also use rules of status draft")
     judging.add_argument("--jobs", metavar="N", type=_positive, help="processes at most (default: all cores)")
+    judging.add_argument("--scheduler", metavar="ADDRESS", help="read on a Dask cluster (extra 'cluster'); or 'local'")
     output = _Parser(add_help=False)
     output.add_argument("--format", choices=FORMATS, help="default text, or what the name after -o ends in")
     output.add_argument("-o", "--output", metavar="FILE", help="write the report there, whole or not at all")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -16,6 +17,7 @@ from diagnose.model import Diagnosis, Fact, Fields, Line, Pattern, Problem, Rule
 
 if TYPE_CHECKING:
     from diagnose.bundle import Bundle, LineReader
+    from diagnose.intake import Mapper
     from diagnose.rulebook import Rulebook, RuleError
 
 MAX_TEXTS = 64
@@ -28,7 +30,8 @@ class NothingAnalysed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to analyse. `tz` names the zone of times that carry none; `jobs` limits processes; acknowledgements of the
+    """How to analyse. `tz` names the zone of times that carry none; `jobs` limits processes; `scheduler`
+    is the address of a Dask scheduler that reads the sources, or `local`; acknowledgements of the
     site file that expired before `today` no longer hold."""
 
     rules: tuple[Path, ...] = ()
@@ -38,6 +41,7 @@ class Options:
     lang: str = "en"
     drafts: bool = False
     jobs: int | None = None
+    scheduler: str | None = None
     stdin: BinaryIO | None = None
     today: date | None = None
 
@@ -155,10 +159,11 @@ def _diagnose(
     from diagnose import engine, facts, findings, intake, rulebook, site, tables
 
     settings = site.load(options.site) if options.site else site.find()
-    parsed, problems = intake.parse_all(
-        readable, parsers, options.parsers, options.tz, options.jobs,
-        on_source=lambda path, done: on_progress(Progress("parse", path, done, len(readable))),
-    )  # fmt: skip
+    with _mapper(options.scheduler) as mapper:
+        parsed, problems = intake.parse_all(
+            readable, parsers, options.parsers, options.tz, options.jobs, mapper,
+            lambda path, done: on_progress(Progress("parse", path, done, len(readable))),
+        )  # fmt: skip
     extra: Sequence[tuple[str, Fields]] = settings.facts if settings else ()
     base = facts.build(parsed, extra)
     on_progress(Progress("judge", "comparing ranks and hosts"))
@@ -187,6 +192,21 @@ def _diagnose(
         job=tables.job(base, known), tables=tables.summary(base, known, judged),
         tool=_tool(outcome.engine, book, overrides), bundle_digest=bundle.digest,
     )  # fmt: skip
+
+
+@contextmanager
+def _mapper(scheduler: str | None) -> Iterator[Mapper | None]:
+    """What runs batches elsewhere; None for this machine's processes."""
+    if scheduler is None:
+        yield None
+        return
+    from diagnose import cluster
+
+    try:
+        with cluster.mapper(scheduler) as found:
+            yield found
+    except cluster.NoCluster as error:
+        raise NothingAnalysed(str(error)) from error
 
 
 def relevant(rules: Sequence[Rule], facts: Sequence[Fact]) -> list[Fact]:

@@ -128,6 +128,7 @@ def _options(args: argparse.Namespace) -> Options:
         lang=args.lang,
         drafts=args.drafts,
         jobs=args.jobs,
+        scheduler=args.scheduler,
         today=date.today(),
     )
 

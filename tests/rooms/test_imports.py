@@ -46,6 +46,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "findings": ({"model", "vocabulary", "reference", "logic", "wording"}, set()),
     "guarded": ({"model", "packs"}, set()),
     "intake": ({"model", "packs"}, set()),
+    "cluster": ({"model", "packs", "intake"}, set()),
     "run": ({"model", "packs"}, set()),
     "report": ({"model", "vocabulary"}, {"jinja2", "rich"}),
     "tui": ({"model", "vocabulary", "packs", "run", "report"}, {"textual", "rich", "jinja2"}),
