@@ -47,7 +47,7 @@ def mapper(address: str, timeout_s: float = 30.0) -> Iterator[Mapper]:
     except ImportError:
         raise NoCluster("--scheduler needs Dask: pip install 'nccl-diagnose[cluster]'") from None
     try:
-        place = dask.LocalCluster(dashboard_address=None, processes=True) if address == LOCAL else address
+        place: Any = dask.LocalCluster(dashboard_address=None, processes=True) if address == LOCAL else address
         client = dask.Client(place, timeout=f"{timeout_s}s")
     except (OSError, ValueError) as error:
         raise NoCluster(f"no Dask scheduler at {address}: {error}") from None
