@@ -116,12 +116,14 @@ def test_internal_errors_are_said_in_one_line(answer: dict[str, Any], capsys: py
     [
         ["analyze"], ["nonsense"], ["analyze", "x", "--format", "pdf"], ["analyze", "x", "--fail-on", "all"],
         ["collect", "--include", "gpus"], ["collect", "--since", "yesterday"], ["verify", "/no/such/file"],
-        ["redact", "/no/such/file"], ["collect", "--out", "/no/such/folder/x"], ["analyze", "x", "--tz", "Europe/Belrin"], ["analyze", "x", "--jobs", "0"],
+        ["redact", "/no/such/file"], ["collect", "--out", "/no/such/folder/x"],
+        ["analyze", "x", "--tz", "Europe/Belrin"], ["analyze", "x", "--jobs", "0"],
         ["analyze", "x", "--rules", "/no/such/folder"], ["analyze", "x", "--parsers", "/no/such/folder"],
         ["analyze", "x", "--site", "/no/such/file"], ["analyze", "x", "-o", "/no/such/folder/x"],
         ["analyze", "x", "-o", "/"],
         ["analyze", "x", "--form", "json"], ["report", "/no/such/file"], ["schema", "nonsense"], ["rules"],
-        ["explain", "no/such-rule-at-all"], ["rules", "lint", "/no/such/folder"], ["rules", "lint", "/proc/sys/net"], ["view"],
+        ["explain", "no/such-rule-at-all"], ["rules", "lint", "/no/such/folder"], ["rules", "lint", "/proc/sys/net"],
+        ["view"],
     ],
 )  # fmt: skip
 def test_usage_errors(answer: dict[str, Any], arguments: list[str], capsys: pytest.CaptureFixture[str]):

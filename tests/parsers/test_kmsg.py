@@ -343,6 +343,7 @@ def test_any_text_is_survived(text: str) -> None:
 
 
 def test_slot_power_of_a_nic() -> None:
-    line = "[   34.1] mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 26): Detected insufficient power on the PCIe slot (27W)."
+    said = "mlx5_pcie_event:299:(pid 26): Detected insufficient power on the PCIe slot (27W)."
+    line = f"[   34.1] mlx5_core 0000:5c:00.0: {said}"
     (event,) = of(run(parser, line), "kernel_event")
     assert (event.fields["event"], event.fields["device"]) == ("nic_power", "0000:5c:00.0")
