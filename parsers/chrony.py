@@ -49,6 +49,7 @@ _STEPPED = re.compile(
     r"|step time server \S{1,60} offset ([+-]?\d{1,12}(?:\.\d{1,9})?)"
 )
 _WRONG = re.compile(r"System clock wrong by (-?\d{1,12}(?:\.\d{1,9})?) seconds")
+FIRST_CORRECTION_S = 1800  # a daemon corrects the clock of a booted host within minutes of its start
 _STARTING = re.compile(r"chronyd version \S{1,20} starting|ntpd \S{1,40}(?: \S{1,60}){0,8}: Starting|Starting ntpd")
 _UNIT = re.compile(
     r"^\W{0,4}(chrony|chronyd|ntp|ntpd|ntpsec|systemd-timesyncd|phc2sys(?:@[\w.-]{1,40})?)\.service\s{1,60}loaded\s{1,8}active"
@@ -92,7 +93,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
     events = Digest("clock_event", max_tallies=500)
     blocks: dict[str | None, _Block] = {}
     ntpq = False
-    fresh: set[tuple[str | None, str]] = set()
+    fresh: dict[tuple[str | None, str], float | None] = {}
     units: list[tuple[str, Line]] = []
     unreachable = produced = False
     for line in lines:
@@ -256,23 +257,27 @@ def _event_of(message: str) -> tuple[str, float | None] | None:
     return None
 
 
-def _log_line(line: Line, source: Source, events: Digest, fresh: set[tuple[str | None, str]]) -> None:
-    """Daemon messages. What a daemon that has just started corrects first (`fresh`: host and event) is no event."""
+def _log_line(line: Line, source: Source, events: Digest, fresh: dict[tuple[str | None, str], float | None]) -> None:
+    """Daemon messages.
+
+    What a daemon that has just started corrects first is no event. `fresh` has the start: (host, event) -> time.
+    """
     if "chronyd" not in line.text and "ntpd" not in line.text and "timesyncd" not in line.text:
         return
     prefix = unprefix(line.text)
     m = _DAEMON.search(prefix.text)
     found = _event_of(m.group(3)) if m else None
     host = prefix.host or (m.group(1) if m else None)
+    at = prefix.at if prefix.at is not None else line.at
     if m is not None and _STARTING.search(m.group(3)) and len(fresh) < 10_000:
-        fresh |= {(host, "wrong"), (host, "stepped")}
+        fresh |= dict.fromkeys(((host, "wrong"), (host, "stepped")), at)
     if m is None or found is None:
         return
     event, seconds = found
     if (host, event) in fresh:
-        fresh.discard((host, event))
-        return
-    at = prefix.at if prefix.at is not None else line.at
+        since = fresh.pop((host, event))
+        if since is None or at is None or at - since < FIRST_CORRECTION_S:
+            return
     base = _clock_event(
         event, m.group(3).strip(), (evidence(source, line),), daemon=m.group(2),
         seconds=abs(seconds) if seconds is not None else None,

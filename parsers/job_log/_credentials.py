@@ -10,8 +10,8 @@ from diagnose.model import Line
 from ._seen import Seen, short
 
 GATES = (
-    "ewound credential", "xpired credential", "ob credential expired", "lock skew too great", "AP_ERR_SKEW", "not yet valid",
-    "clock difference against peer", "high clock drift",
+    "ewound credential", "xpired credential", "ob credential expired", "lock skew too great", "AP_ERR_SKEW",
+    "not yet valid", "clock difference against peer", "high clock drift",
 )  # fmt: skip
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -111,3 +111,11 @@ Mar  4 19:30:09 node03 chronyd[811]: System clock was stepped by 2.300148 second
 def test_any_text_is_survived(text: str) -> None:
     parser.sniff(text, "x")
     run(parser, text)
+
+
+def test_a_step_long_after_the_start_of_the_daemon_counts() -> None:
+    text = """2026-02-26T03:16:40+00:00 node03 chronyd[811]: chronyd version 4.5 starting (+CMDMON +NTP +REFCLOCK)
+2026-02-27T02:18:09+00:00 node03 chronyd[811]: System clock was stepped by 4.118832 seconds
+"""
+    (found,) = of(run(parser, text), "clock_event")
+    assert (found.fields["event"], found.fields["seconds"]) == ("stepped", 4.118832)
