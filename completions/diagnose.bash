@@ -8,8 +8,8 @@
 _shtab_diagnose_rules_subparsers=(list lint test new)
 _shtab_diagnose_subparsers=(analyze view report explain collect verify redact rules schema)
 
-_shtab_diagnose_analyze_option_strings=(-h --help --rules --lang --parsers --site --tz --drafts --jobs --format -o --output -q --quiet -v --verbose --debug --fail-on)
-_shtab_diagnose_view_option_strings=(-h --help --rules --lang --parsers --site --tz --drafts --jobs -q --quiet -v --verbose --debug)
+_shtab_diagnose_analyze_option_strings=(-h --help --rules --lang --parsers --site --tz --drafts --jobs --scheduler --format -o --output -q --quiet -v --verbose --debug --fail-on)
+_shtab_diagnose_view_option_strings=(-h --help --rules --lang --parsers --site --tz --drafts --jobs --scheduler -q --quiet -v --verbose --debug)
 _shtab_diagnose_report_option_strings=(-h --help --lang --format -o --output -q --quiet -v --verbose --debug)
 _shtab_diagnose_explain_option_strings=(-h --help --rules --lang -q --quiet -v --verbose --debug --format -o --output)
 _shtab_diagnose_collect_option_strings=(-h --help -q --quiet -v --verbose --debug --out --dry-run --quick --include --exclude --since --pid --log --redact --ras --gdb --py-spy --watch --silence --interval --limit --log-size --max-size --host --hosts --hosts-file --slurm --kubernetes --namespace --context --container --fanout --python --ssh-user --ssh-options)

@@ -129,6 +129,9 @@ def stall_facts(
         "elapsed_s": stall.elapsed_s, "timeout_s": stall.timeout_s,
     }  # fmt: skip
     fields.update({k: v for k, v in optional.items() if v is not None})
+    if stall.kind == "init":
+        errors = ("nccl_connect_error", "nccl_error_return")
+        fields["complaints"] = has_symptoms(base) or any(o.kind in errors for o in base.observations)
     if stall.world:
         fields["silent"], fields["silent_count"] = fold_ranks(silent), len(silent)
     fields |= {
