@@ -2,9 +2,9 @@
 
     python benchmarks/stall_accuracy.py [--incidents 1000] [--largest 4096] [--seed N] [--jobs 2]
 
-The seed is drawn and printed; `--only SEED` analyses one incident and prints what was said. An answer is *exact* when the
-ranks named by findings that are no consequences are those of the fault (for a dead NIC: its host, and no rank), *wrong* when a
-rank is named that has no part in it, *open* when nothing is named and the report says that it cannot tell.
+The seed is drawn and printed; `--only SEED` analyses one incident and prints what was said. An answer is *exact* when
+the ranks named by findings that are no consequences are those of the fault (for a dead NIC: its host, and no rank),
+*wrong* when a rank is named that has no part in it, *open* when nothing is named and the report says that it cannot tell.
 """
 
 from __future__ import annotations
@@ -143,12 +143,14 @@ def report(results: list[dict[str, Any]]) -> None:
     full = [r for r in tellable if r["full"]]
     unsure = sum(r["verdict"] in ("open", "missed", "partly") for r in full)
     print(
-        f"exact {count['exact'] / n:.2%} of all {n}; {exact / len(tellable):.2%} of the {len(tellable)} that can be told"
+        f"exact {count['exact'] / n:.2%} of all {n};"
+        f" {exact / len(tellable):.2%} of the {len(tellable)} that can be told"
     )
     print(f"a wrong rank blamed: {count['wrong'] / n:.2%}; false alarm in {count['alarm']} healthy jobs")
     print(f"cannot tell on full evidence: {unsure / max(1, len(full)):.2%} of {len(full)}")
     print(
-        f"seconds: making {sum(r['seconds'][0] for r in results):.0f}, analysing {sum(r['seconds'][1] for r in results):.0f}"
+        f"seconds: making {sum(r['seconds'][0] for r in results):.0f},"
+        f" analysing {sum(r['seconds'][1] for r in results):.0f}"
     )
 
 

@@ -206,7 +206,7 @@ def _awaited(run: Run, rank: int) -> bool:
     for group in set(run.layout.of[rank].values()):
         for peer in group.ranks:
             for call in run.outcome.calls[peer][-60:]:
-                if call.group == group.name and call.arrived and not call.done and call.key not in own:
-                    if not call.op.transfer or rank in call.key[1:3]:
-                        return True
+                open_here = call.group == group.name and call.arrived and not call.done and call.key not in own
+                if open_here and (not call.op.transfer or rank in call.key[1:3]):
+                    return True
     return False
