@@ -4,7 +4,8 @@
 
 The seed is drawn and printed; `--only SEED` analyses one incident and prints what was said. An answer is *exact* when
 the ranks named by findings that are no consequences are those of the fault (for a dead NIC: its host, and no rank),
-*wrong* when a rank is named that has no part in it, *open* when nothing is named and the report says that it cannot tell.
+*wrong* when a rank is named that has no part in it, *open* when nothing is named and the report says that it cannot
+tell.
 """
 
 from __future__ import annotations
