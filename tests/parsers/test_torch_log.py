@@ -333,3 +333,13 @@ def test_an_ignored_exception_stays_harmless_when_its_sentence_is_wrapped() -> N
         "_MultiProcessingDataLoaderIter.__del__ at 0x7f", "_Iter at\n0x7f"
     )
     assert not of(run(PARSER, text), "python_exception")
+
+
+def test_a_taken_port_alone_is_recognised() -> None:
+    text = (
+        "RuntimeError: The server socket has failed to listen on any local network address. port: 29511, useIpv6: 0, "
+        "code: -98, name: EADDRINUSE, message: address already in use\n"
+    )
+    assert PARSER.sniff(text, "out.txt") > 0.5
+    (found,) = of(run(PARSER, text), "torch_store")
+    assert (found.fields["event"], found.fields["error"]) == ("bind_failed", "in_use")
