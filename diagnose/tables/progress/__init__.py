@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
 from diagnose.tables.progress.calls import coll_stalls, init_stalls
-from diagnose.tables.progress.crashes import crashed_ranks, named_absent, silent_stall
+from diagnose.tables.progress.crashes import crashed_ranks, failed_by_peers, named_absent, silent_stall, vanished
 from diagnose.tables.progress.mismatches import checked_mismatches, placed, watchdog_mismatches
 from diagnose.tables.progress.ras import RasVerdict, ras_verdict
 from diagnose.tables.progress.recorded import recorded
@@ -40,6 +40,9 @@ def derive(base: FactBase) -> Iterator[Fact]:
     ras = ras_verdict(base, symptoms=symptoms)
     crashes = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "exited"} | crashed_ranks(base)
     recorder = recorded(base, crashes, symptoms=symptoms)
+    crashes |= recorder.vanished
+    if not crashes and not recorder.known and (failed := failed_by_peers(base)):
+        crashes |= vanished(base, set(range(max([base.world or 0, *(r + 1 for r in failed)]))) - known_ranks(base))
     if recorder.guilty:
         crashes = {
             r: c for r, c in crashes.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from diagnose.model import Fact, FactBase, Value
@@ -79,6 +80,50 @@ def _crash(base: FactBase, o: Fact, rank: int, reason: str, detail: str) -> Fact
     if "pid" in o.fields:
         fields["pid"] = o.fields["pid"]
     return Fact("", "suspect_rank", fields, o.evidence)
+
+
+def failed_by_peers(base: FactBase) -> set[int]:
+    """Ranks whose own error says that a peer or the network failed them.
+
+    Where somebody waited in vain, those who waited: connections that broke later were broken by them.
+    """
+    failed: set[int] = set()
+    waited: set[int] = set()
+    for o in base.observations:
+        rank = o.fields.get("rank")
+        own = o.kind == "torch_error" or (o.kind == "python_exception" and o.fields.get("cause") in VICTIM_CAUSES[:2])
+        if isinstance(rank, int) and (own or o.kind == "torch_timeout"):
+            failed.add(rank)
+            if o.kind == "torch_timeout" or _WAITED.search(_words(o)):
+                waited.add(rank)
+    return waited or failed
+
+
+def _words(o: Fact) -> str:
+    return f"{o.fields.get('text', '')} {o.fields.get('message', '')}"
+
+
+def vanished(base: FactBase, silent: set[int]) -> dict[int, Fact]:
+    """The one rank that left neither a dump nor an error while peers lost their connections to somebody; else none."""
+    closed = [
+        o for o in base.observations
+        if o.kind == "nccl_peer_closed"
+        or (o.kind in ("torch_error", "python_exception") and _CLOSED.search(_words(o)))
+    ]  # fmt: skip
+    if len(silent) != 1 or not closed:
+        return {}
+    rank = next(iter(silent))
+    fields: dict[str, Value] = {
+        "rank": rank, "reason": "exited",
+        "detail": "it left no dump and no error, and its peers lost their connections to a process",
+    }  # fmt: skip
+    if rank in base.rank_host:
+        fields["host"] = base.rank_host[rank]
+    return {rank: Fact("", "suspect_rank", fields, closed[0].evidence)}
+
+
+_WAITED = re.compile(r"[Tt]imed? ?out")
+_CLOSED = re.compile(r"[Cc]losed by (?:remote )?peer|reset by peer")
 
 
 def silent_stall(base: FactBase, crashes: Mapping[int, Fact]) -> Stall:

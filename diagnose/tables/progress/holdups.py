@@ -36,6 +36,7 @@ class Verdict:
     waiting: set[int] = field(default_factory=set)
     decided: bool = False
     known: set[int] = field(default_factory=set)
+    vanished: dict[int, Fact] = field(default_factory=dict)
 
 
 class Judge:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
+from diagnose.tables.progress.crashes import failed_by_peers, vanished
 from diagnose.tables.progress.divergence import Divergence, codes_at, divergence, texts_of
 from diagnose.tables.progress.holdups import Judge, Verdict
 from diagnose.tables.progress.logged import add_logged
@@ -32,14 +33,30 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
     all_ends = ends(found)
     verdict.waiting = {r for g in found.groups for r, row in g.rows.items() if row.pending is not None or row.peers}
     mismatched = _mismatches(found, all_ends, verdict)
-    judge = Judge(base, found, crashes, verdict, certain=certain, alone=alone)
-    judge.ends([e for e in all_ends if not _explained(e, mismatched)])
+    failed = failed_by_peers(base)
+    silent = (
+        set(range(max([base.world or 0, found.world, *(r + 1 for r in found.dumps)]))) - found.dumps.keys() - failed
+    )
+    verdict.vanished = vanished(base, silent) if failed and not crashes else {}
+    judge = Judge(base, found, {**crashes, **verdict.vanished}, verdict, certain=certain, alone=alone)
+    judge.ends([_past_failed(e, failed, silent) for e in all_ends if not _explained(e, mismatched)])
     verdict.decided = bool(verdict.guilty) or any(f.kind == "wait_cycle" for f in verdict.facts)
     return verdict
 
 
 def _given_up(found: Recording) -> bool:
     return any(r.fact.fields.get("pending_retired") is True for g in found.groups for r in g.rows.values())
+
+
+def _past_failed(end: End, failed: set[int], silent: set[int]) -> End:
+    """A rank that failed because of a peer called nothing more and is not to blame: look at the silent ones."""
+    if end.kind != "behind" or not set(end.ranks) <= failed:
+        return end
+    for operation in end.operations:
+        for rank in end.ranks:
+            operation.behind.pop(rank, None)
+        operation.unknown |= silent
+    return End("unknown", (), end.operations, end.victims)
 
 
 _Odd = tuple[Group, Divergence, set[int]]
