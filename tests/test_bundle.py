@@ -210,6 +210,14 @@ def test_a_manifest_that_lies_is_told_and_not_believed(tmp_path: Path, entry: di
         assert bundle.problems[-1].text == "4980 more files are listed in the manifest, but not in the bundle"
 
 
+def test_the_order_of_the_paths_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"b/a.log": NCCL, "a/a.log": NCCL + "x\n", "c/a.log": NCCL + "y\n"})
+    given = [tmp_path / name / "a.log" for name in "bca"]
+    with opened(*given) as one, opened(*reversed(given)) as other:
+        assert [(s.path, s.digest) for s in one.sources] == [(s.path, s.digest) for s in other.sources]
+        assert one.digest == other.digest
+
+
 def test_an_empty_path_is_not_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"a.log": NCCL})
     monkeypatch.chdir(tmp_path)

@@ -74,7 +74,7 @@ class Walk:
     def take_all(self, paths: Sequence[str]) -> None:
         """Take every path given; several folders or archives keep their own names in front of what they hold."""
         several = sum(1 for p in paths if p != "-" and (os.path.isdir(p) or self._archive_kind(Path(p)))) > 1  # noqa: PTH112
-        for given in paths:
+        for given in sorted(paths):  # equal names are numbered alike, in whatever order they are given
             if given == "-":
                 self._spool(self._stdin or sys.stdin.buffer, "stdin")
                 continue
