@@ -413,3 +413,8 @@ def test_signals_leave_nothing_behind(number: signal.Signals, code: int, tmp_pat
         assert process.wait(60) == code
         assert process.stderr and "Traceback" not in process.stderr.read()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_marks_have_a_plain_form_where_the_terminal_lacks_them() -> None:
+    assert output._encoded("● MAJOR … 5 °C", "utf-8") == "● MAJOR … 5 °C".encode()
+    assert output._encoded("● MAJOR … 東", "ascii") == b"* MAJOR ... \\u6771"

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _SUFFIXES = {".json": "json", ".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
 
 
+_PLAIN = str.maketrans({
+    "●": "*", "✖": "x", "▲": "^", "…": "...", "·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "°": " deg ",
+    "→": "->", "≥": ">=", "≤": "<=",
+})  # fmt: skip
+
+
 def note(text: str) -> None:
     """One line to stderr."""
     with contextlib.suppress(OSError, ValueError):
@@ -83,7 +89,7 @@ def write(text: str, path: str | None, kind: str = "text") -> None:
     """
     data = text.encode("utf-8", "backslashreplace")
     if path is None:
-        _to_stdout(text.encode(_encoding(), "backslashreplace") if kind == "text" else data)
+        _to_stdout(_encoded(text, _encoding()) if kind == "text" else data)
         return
     target = Path(path)
     try:
@@ -115,6 +121,14 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """The text for a terminal or pipe of this encoding; our own marks have a plain form where it lacks them."""
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode(encoding, "backslashreplace")
 
 
 def _encoding() -> str:
