@@ -174,7 +174,8 @@ def _ends(firsts: Mapping[int, _Key], operations: Mapping[_Key, Operation]) -> l
             kind = "unknown"
         else:
             kind = "stuck"
-        found.append(End(kind, tuple(ranks), tuple(leading), reach[n]))
+        victims = reach[n] - (0 if kind == "ring" else len(ranks))
+        found.append(End(kind, tuple(ranks), tuple(leading), victims))
     return sorted(found, key=lambda e: (-e.victims, e.ranks))
 
 

@@ -1,0 +1,183 @@
+"""Dumps of every version and form that there is: numbers, ranks, signatures, and bytes of any kind."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import zlib
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import load
+
+from diagnose.model import Record, Source
+from diagnose.vocabulary import vocabulary
+
+DUMPS = Path(__file__).parents[2] / "fixtures" / "dumps"
+PARSER = load("flight_recorder")
+
+
+def read(data: bytes, name: str = "x") -> list[Record]:
+    records = list(PARSER.scan_bytes(data, Source("s1", name)))
+    lines = list(PARSER.render_bytes(data, Source("s1", name)))
+    assert PARSER.line_count(records) == len(lines)
+    for record in records:
+        assert not (wrong := vocabulary().check(record.kind, record.fields)), wrong
+        for e in record.evidence:
+            assert 1 <= e.first <= e.last <= max(1, len(lines))
+            if record.kind == "fr_group":
+                assert lines[e.first - 1] == e.text
+    return records
+
+
+def groups(records: list[Record]) -> dict[str, Record]:
+    return {str(r.fields["group"]): r for r in records if r.kind == "fr_group"}
+
+
+def entry(seq: int, op: str = "all_reduce", state: str = "completed", size: int = 8, **more: Any) -> dict[str, Any]:
+    return {
+        "record_id": 100 + seq, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": seq,
+        "p2p_seq_id": 0, "op_id": seq, "profiling_name": f"nccl:{op}",
+        "time_created_ns": 1_780_000_000_000_000_000 + seq * 10**9,
+        "input_sizes": [[size]], "input_dtypes": ["Float"], "output_sizes": [[size]], "output_dtypes": ["Float"],
+        "state": state, "retired": state == "completed", "timeout_ms": 600_000, "is_p2p": False,
+    } | more  # fmt: skip
+
+
+def dump(entries: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+    return {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries} | more
+
+
+@pytest.mark.parametrize("form", ["pickle", "json"])
+def test_numbers_of_a_group(form: str) -> None:
+    made = dump([entry(7), entry(8), entry(9, state="started"), entry(10, "broadcast", "scheduled")])
+    data = pickle.dumps(made, 2) if form == "pickle" else json.dumps(made).encode()
+    assert PARSER.sniff_bytes(data[:65536], "anything") == 0.9
+    (group,) = groups(read(data)).values()
+    told = {
+        k: group.fields[k] for k in ("enqueued", "started", "completed", "pending_seq", "pending_op", "pending_count")
+    }
+    assert told == {
+        "enqueued": 10, "started": 9, "completed": 8, "pending_seq": 9, "pending_op": "all_reduce", "pending_count": 2,
+    }  # fmt: skip
+    assert group.fields["members"] == "0-3"
+    first, codes = group.fields["first_seq"], array("I", zlib.decompress(base64.b64decode(str(group.fields["codes"]))))
+    assert (first, len(codes), codes[0] == codes[1] == codes[2], codes[2] == codes[3]) == (7, 4, True, False)
+
+
+def test_old_versions_have_one_number_and_no_groups() -> None:
+    old = [
+        {k: v for k, v in entry(n).items() if k not in ("collective_seq_id", "process_group", "is_p2p", "input_dtypes")}
+        | {"seq_id": n}
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    for made in (old, {"version": "1.5", "entries": old}):
+        data = pickle.dumps(made, 2)
+        assert PARSER.sniff_bytes(data[:65536], "nccl_trace_rank_0") == 0.9
+        (group,) = groups(read(data)).values()
+        assert group.fields["enqueued"] == 3
+
+
+def test_transfers_tell_the_rank_and_the_peers() -> None:
+    config = {
+        "0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"},
+        "4": {"name": "4", "desc": "pp", "ranks": "[1, 3]"},
+    }
+    transfer = entry(
+        5, state="scheduled", profiling_name="nccl:send 0->1", is_p2p=True, process_group=("4", "pp"), pg_id=3
+    )
+    records = read(pickle.dumps(dump([entry(1), transfer], pg_config=config), 2))
+    assert {r.rank for r in records} == {1}
+    assert groups(records)["4"].fields["p2p"] == "s3*1"
+
+
+def test_sizes_of_uneven_operations_do_not_count() -> None:
+    one = groups(read(pickle.dumps(dump([entry(1, "all_to_all", size=5)]), 2)))["0"].fields["codes"]
+    other = groups(read(pickle.dumps(dump([entry(1, "all_to_all", size=9)]), 2)))["0"].fields["codes"]
+    third = groups(read(pickle.dumps(dump([entry(1, "all_reduce", size=9)]), 2)))["0"].fields["codes"]
+    assert one == other != third
+
+
+def test_status_of_groups_whose_entries_were_overwritten() -> None:
+    config = {
+        "0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"},
+        "7": {"name": "7", "desc": "dp", "ranks": "[0, 2]"},
+    }
+    status = {
+        str(n): {"last_enqueued_collective": e, "last_started_collective": -1, "last_completed_collective": c}
+        for n, (e, c) in enumerate(((12, 12), (5, 4)))
+    }  # fmt: skip
+    found = groups(read(pickle.dumps(dump([entry(12)], pg_config=config, pg_status=status), 2)))
+    assert (found["7"].fields["enqueued"], found["7"].fields["completed"]) == (5, 4)
+
+
+def test_a_cut_dump_gives_what_came_before_and_says_so() -> None:
+    data = pickle.dumps(dump([entry(n) for n in range(1, 60)]), 2)
+    records = read(data[: len(data) // 2])
+    assert any(r.kind == "parse_problem" for r in records)
+    assert next(r for r in records if r.kind == "fr_dump").fields["truncated"] is True
+
+
+def test_real_dumps_of_gloo() -> None:
+    records = read((DUMPS / "gloo-sleep" / "trace_rank_0").read_bytes())
+    default = next(g for g in groups(records).values() if g.fields["desc"] == "default_pg")
+    assert (default.fields["enqueued"], default.fields["completed"], default.fields["pending_seq"]) == (7, 6, 7)
+    late = groups(read((DUMPS / "gloo-sleep" / "trace_rank_2").read_bytes()))
+    assert all("pending_seq" not in g.fields for g in late.values())
+    as_json = groups(read((DUMPS / "gloo-skip" / "trace_rank_3.json").read_bytes()))
+    assert as_json
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"entries": 3, "pg_config": 1}',
+        b"\x80\x02}.",
+        pickle.dumps([1, 2, 3], 2),
+    ],
+)
+def test_other_bytes_are_refused_with_a_reason(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        read(data)
+
+
+@pytest.mark.parametrize("text", [b"nothing of interest", b'{"a": 1}', b"[1, 2]", b'{"log": "x", "stream": "stderr"}'])
+def test_other_files_are_not_claimed(text: bytes) -> None:
+    assert PARSER.sniff_bytes(text, "nccl_trace_rank_0") < 0.5
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4), max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(entry(1))), plain, st.sampled_from(("version", "pg_config", "pg_status", "entries")), plain,
+)  # fmt: skip
+def test_any_value_anywhere(key: str, value: Any, top: str, other: Any) -> None:
+    entries = [entry(1), {**entry(2), key: value}, entry(3)]
+    for made in (dump(entries), {**dump(entries), top: other}):
+        try:
+            read(pickle.dumps(made, 2))
+        except ValueError:
+            continue
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 3000), st.binary(max_size=12))
+def test_damaged_bytes(at: int, junk: bytes) -> None:
+    data = (DUMPS / "gloo-sleep" / "trace_rank_0").read_bytes()
+    try:
+        read(data[:at] + junk + data[at + len(junk) :])
+    except (ValueError, MemoryError):
+        return

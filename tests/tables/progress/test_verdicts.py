@@ -1,0 +1,185 @@
+"""Verdicts on simulated jobs, each fault in the forms in which it is met, and on RAS status."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from diagnose import facts, packs
+from diagnose.model import Evidence, Fact, FactBase, Record, Source, unfold_ranks
+from diagnose.tables import progress
+from tests.simulator import dumps, faults, layout
+from tests.tables.support import base, derived
+
+PARSER = packs.load_file(packs.builtin("parsers") / "flight_recorder" / "__init__.py")
+STYLE = dumps.Style("2.10", False, 2000, False, "trace_{rank}", False, "pickle")
+
+
+def job(
+    fault: str, seed: int, kinds: tuple[str, ...], style: dumps.Style = STYLE
+) -> tuple[faults.Run, dict[int, bytes]]:
+    """A run with that fault, and its dumps."""
+    rng = Random(seed)
+    while True:
+        made = layout.draw(rng, 8, 40)
+        if made.kind not in kinds:
+            continue
+        run = faults.twice(rng, made) if fault == "two-faults" else faults.broken(rng, made, fault)
+        if run:
+            clock = dumps.Clock(rng, made, 0.0)
+            alive = [r for r in range(made.world) if r not in run.truth.crashed]
+            return run, {r: dumps.dump(run, r, style, clock, 600_000) for r in alive}
+
+
+def known(files: dict[int, bytes], *more: tuple[Source, list[Record]], names: dict[int, int] | None = None) -> FactBase:
+    """The fact base of dumps; `names` gives files another rank in their name."""
+    read: list[tuple[Source, list[Record]]] = [*more]
+    for rank, data in files.items():
+        source = Source(f"s{rank}", f"trace_{rank}", rank=(names or {}).get(rank, rank))
+        read.append((source, list(PARSER.scan_bytes(data, source))))
+    return facts.build(read)
+
+
+def guilty(found: list[Fact]) -> set[int]:
+    suspects = {int(str(f.fields["rank"])) for f in found if f.kind == "suspect_rank"}
+    for f in found:
+        if f.kind in ("signature_mismatch", "wait_cycle"):
+            suspects |= set(unfold_ranks(str(f.fields["odd_ranks"])))
+    return suspects
+
+
+ALL = ("ddp", "fsdp", "megatron", "moe")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "fault", ["sleep", "sleep-several", "size", "dtype", "skip", "extra", "order", "rank0-barrier"]
+)
+def test_the_fault_is_found(fault: str, seed: int) -> None:
+    kinds = ("megatron", "moe") if fault == "order" else ALL
+    run, files = job(fault, seed, kinds)
+    found = derived(progress, known(files))
+    assert guilty(found) == run.truth.ranks, [(f.kind, f.fields) for f in found]
+
+
+def test_victims_are_counted_and_the_groups_named() -> None:
+    run, files = job("sleep", 1, ("megatron",))
+    (stall,) = derived(progress, known(files), "stall")
+    assert stall.fields["verdict"] == "behind_rank"
+    assert stall.fields["victims_count"] == run.layout.world - 1
+    assert "GROUP (group " in str(stall.fields["what"]) or "default_pg" in str(stall.fields["what"])
+
+
+def test_the_content_places_a_dump_before_its_name() -> None:
+    run, files = job("sleep", 2, ("megatron",))
+    late = min(run.truth.ranks)
+    other = next(r for r in files if r != late and len(run.layout.of[r]) > 1)
+    found = derived(progress, known(files, names={late: other, other: late}))
+    assert guilty(found) == run.truth.ranks
+
+
+def test_a_copy_of_a_dump_changes_nothing() -> None:
+    run, files = job("sleep", 3, ("ddp",))
+    source = Source("copy", "copy/trace_0", rank=0)
+    twin = (source, list(PARSER.scan_bytes(files[0], source)))
+    assert guilty(derived(progress, known(files, twin))) == run.truth.ranks
+
+
+def test_a_dump_of_an_earlier_failure_is_left_out() -> None:
+    run, files = job("sleep", 4, ("ddp",))
+    waiting = next(r for r in files if r not in run.truth.ranks)
+    old = dumps.Clock(Random(1), run.layout, 0.0)
+    old.base -= 90_000 * 100
+    files[waiting] = dumps.dump(run, waiting, STYLE, old, 600_000)
+    assert guilty(derived(progress, known(files))) == run.truth.ranks
+
+
+def test_a_cut_dump_is_no_evidence_of_being_behind() -> None:
+    run, files = job("sleep", 5, ("fsdp",))
+    waiting = next(r for r in files if r not in run.truth.ranks)
+    files[waiting] = files[waiting][: len(files[waiting]) // 2]
+    assert guilty(derived(progress, known(files))) == run.truth.ranks
+
+
+def test_without_the_guilty_dump_nobody_is_blamed() -> None:
+    run, files = job("sleep", 6, ("ddp",))
+    for rank in run.truth.ranks:
+        del files[rank]
+    found = derived(progress, known(files))
+    assert not guilty(found)
+    (stall,) = [f for f in found if f.kind == "stall"]
+    assert (stall.fields["verdict"], stall.fields["silent"]) == (
+        "partial_evidence",
+        ",".join(map(str, run.truth.ranks)),
+    )
+
+
+def test_a_gpu_that_does_not_start_what_others_have_started() -> None:
+    style = dumps.Style("2.10", True, 2000, False, "trace_{rank}", False, "pickle")
+    run, files = job("hung-gpu", 7, ("ddp", "fsdp"), style)
+    assert guilty(derived(progress, known(files))) == run.truth.ranks
+
+
+def test_a_healthy_job_is_left_alone() -> None:
+    for seed in range(6):
+        rng = Random(seed)
+        made = layout.draw(rng, 8, 40)
+        run = faults.healthy(rng, made, calm=seed % 2 == 0)
+        clock = dumps.Clock(rng, made, 60.0)
+        files = {r: dumps.dump(run, r, STYLE, clock, 600_000) for r in range(made.world)}
+        log = Source("log", "train.log")
+        told = [Record("nccl_version", {"version": "2.27.5"}, (Evidence("train.log", 1, 1, "NCCL version 2.27.5"),))]
+        assert not guilty(derived(progress, known(files, (log, told))))
+
+
+def counts(
+    count: int, number: int, ranks: str = "", snapshot: int = 0, op: str = "AllReduce"
+) -> tuple[str, dict[str, object]]:
+    fields: dict[str, object] = {
+        "comm_id": "0xab", "op": "AllReduce", "count": count, "number": number, "size": 16, "snapshot": snapshot,
+    }  # fmt: skip
+    return "ras_count", fields | ({"ranks": ranks} if ranks else {})
+
+
+def test_ras_lists_the_minority_which_is_ahead() -> None:
+    found = derived(progress, base(counts(640, 14), counts(641, 2, "12-13")))  # type: ignore[arg-type]
+    (stall,) = [f for f in found if f.kind == "stall"]
+    assert (stall.fields["verdict"], stall.fields["waiting"]) == ("snapshot", "12-13")
+    assert not guilty(found)
+    assert "14 ranks are at 640" in str(stall.fields["others"])
+
+
+def test_the_same_ras_numbers_twice_are_a_stall() -> None:
+    both = [counts(n, k, r, s) for s in (0, 1) for n, k, r in ((641, 15, ""), (640, 1, "9"))]
+    found = derived(progress, base(*both))  # type: ignore[arg-type]
+    assert guilty(found) == {9}
+    moving = [*both[:2], counts(700, 15, "", 1), counts(699, 1, "9", 1)]
+    assert not guilty(derived(progress, base(*moving)))  # type: ignore[arg-type]
+
+
+def test_a_dead_process_of_ras_is_the_missing_rank() -> None:
+    dead = (
+        "ras_missing",
+        {"state": "dead", "comm_id": "0xab", "comm_rank": 5, "pid": 71, "node": "crane-04", "size": 16},
+    )
+    found = derived(progress, base(counts(80, 15), dead))  # type: ignore[arg-type]
+    (suspect,) = [f for f in found if f.kind == "suspect_rank"]
+    assert (suspect.fields["rank"], suspect.fields["reason"], suspect.fields["host"]) == (5, "exited", "crane-04")
+    assert any(f.kind == "stall" and f.fields["verdict"] == "missing_rank" for f in found)
+
+
+def test_ras_that_says_ok_while_pytorch_times_out() -> None:
+    status = (
+        "ras_comm",
+        {"comm_id": "0xab", "size": 16, "ranks": 16, "errors": "OK", "status": "RUNNING", "snapshot": 0},
+    )
+    late = [
+        ("torch_timeout", {"rank": r, "seq": 7, "op": "ALLREDUCE", "group": "PG 0 (default_pg)",
+                           "numel_in": 4, "numel_out": 4, "timeout_ms": 600_000.0, "elapsed_ms": 600_050.0})
+        for r in (0, 1, 2)
+    ]  # fmt: skip
+    found = derived(progress, base(status, counts(80, 16, "0-15"), *late))  # type: ignore[arg-type]
+    (stall,) = [f for f in found if f.kind == "stall"]
+    assert stall.fields["verdict"] == "all_entered"
+    assert "none is missing" in str(stall.fields["others"])
