@@ -27,7 +27,7 @@ MAX_PROCESSES = 32
 _STAMPED = re.compile(
     r"^(?:<\d{1,3}>)?(?:[A-Za-z][\w.-]{0,62}: )?\[\s{0,8}\d{1,9}\.\d{6}\] ?\S"
     r"|^\d{1,3},\d{1,20},\d{1,20},[-c][^;\n]{0,120};"
-    r"|^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] (?!\[)\S"
+    r"|^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d \d{4}\] (?!\[)\S"
     r"|^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d \S"
     r"|^(?:kern|user|daemon)\s{0,4}:[a-z]{3,7}\s{0,4}: \S"
     r"|^[^\n]{10,100} kernel: ",
@@ -96,11 +96,14 @@ class _Log:
         self.ended = ""
         """The last line with a stamp."""
 
-    def line(self, line: Line) -> None:
-        """Take in one line that passed the gate."""
+    def line(self, line: Line, before: str) -> None:
+        """Take in one line that passed the gate; `before`, the line before it, may hold its stamp where mail wraps."""
         head = split(line.text, self.source.taken_at)
         if head.at is None and line.at is not None:
             head = replace(head, at=line.at)
+        if head.at is None and before.endswith("]"):
+            stamp = split(before, self.source.taken_at)
+            head = head if stamp.message else replace(head, at=stamp.at)
         event = recognise(head.message)
         if event is None:
             self._continuation(head, line)
@@ -238,9 +241,11 @@ class _Log:
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
     """The incidents of a kernel log as one digest."""
     log = _Log(source)
+    before = ""
     for line in lines:
         if GATE.search(line.text):
-            log.line(line)
+            log.line(line, before)
+        before = line.text
         if _STAMPED.match(line.text):
             log.read, log.ended = 1, line.text
     yield from log.records()
@@ -262,5 +267,7 @@ def scan(blocks: Iterable[Block], source: Source) -> Iterator[Record | Digest]:
             done = len(text) if end < 0 else end
             number += text.count("\n", counted, start)
             counted = start
-            log.line(Line(number, text[start:done]))
+            log.line(
+                Line(number, text[start:done]), text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
+            )
     yield from log.records()

@@ -15,25 +15,25 @@ from dataclasses import dataclass
 from diagnose.parsing import parse_ctime, parse_time, unprefix
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_STAMP = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\s|\[\s{0,8}\d|\d{4}-\d\d-\d\dT"
+_STAMP = r"[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d\s|\[\s{0,8}\d|\d{4}-\d\d-\d\dT"
 _NAME = r"[A-Za-z0-9][\w.-]{0,62}"
 _STEPS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "skip",
         re.compile(
-            r"[\w./+-]{1,120}:(?:\d{1,9}:)?(?=[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\s|\[\s{0,8}\d|\d{4}-\d\d-\d\dT)"
+            r"[\w./+-]{1,120}:(?:\d{1,9}:)?(?=[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d\s|\[\s{0,8}\d|\d{4}-\d\d-\d\dT)"
         ),
     ),
     ("skip", re.compile(r"\s*<\d{1,3}>")),
     ("skip", re.compile(r"\d{1,3},\d{1,20},\d{1,20},[^;]{1,120};")),
     ("skip", re.compile(r"(?:kern|user|daemon|syslog|auth)\s{0,4}:\s?[a-z]{3,7}\s{0,4}:\s")),
-    ("ctime", re.compile(r"\s*\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]\s?")),
+    ("ctime", re.compile(r"\s*\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d \d{4})\]\s?")),
     ("skip", re.compile(r"\s*\[\s{0,8}[+-]?\d{1,9}\.\d{3,9}\]\s?")),
     ("skip", re.compile(r"\s*\[[A-Z][a-z]{2}\s?\d{1,2} \d\d:\d\d\]\s?")),
     ("skip", re.compile(r"\s*\[\s{0,8}[TC]\d{1,9}\]:?\s?")),
     ("full", re.compile(rf"[A-Z][a-z]{{2}} ({_ISO}) (?:UTC|[A-Z]{{3,5}}) (?=\S)")),
     ("iso", re.compile(rf"\s*({_ISO})\s")),
-    ("syslog", re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d{1,9})?\s")),
+    ("syslog", re.compile(r"([A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d)(?:\.\d{1,9})?\s")),
     ("unix", re.compile(r"(\d{9,11}\.\d{3,9}) (?=\S)")),
     ("host", re.compile(rf"({_NAME}) kernel(?:\[\d+\])?: ?")),
     ("skip", re.compile(r"kernel(?:\[\d+\])?: ")),

@@ -84,7 +84,7 @@ def read(lines: list[Line], source: Source) -> Iterator[Record]:
         if gpu is None or not text.strip():
             continue
         link = _LINK.match(text.rstrip())
-        if link:
+        if link and (link.group(2).strip() or line is not lines[-1]):  # the last line may have been cut
             gpu.link(int(link.group(1)), link.group(2).strip(), line)
         elif _ALL_DOWN.search(text):
             gpu.all_down = True

@@ -36,6 +36,15 @@ def test_the_end_of_the_log_is_told() -> None:
     assert covered.at == 1_798_761_600.0
 
 
+@pytest.mark.parametrize(
+    "stamp", ["[Tue Nov  3 10:00:00 2026] ", "[Tue Nov 3 10:00:00 2026] ", "[Tue Nov  3 10:00:00 2026]\n"]
+)
+def test_stamps_that_lost_a_blank_or_were_wrapped(stamp: str) -> None:
+    text = f"[Mon Nov  2 10:00:00 2026] x: y\n{stamp}Memory cgroup out of memory: Killed process 7 (python3)\n"
+    (kill,) = of(run(parser, text), "kernel_event")
+    assert kill.at == 1_793_700_000.0
+
+
 def test_repeated_xid_is_one_incident_with_its_last_time() -> None:
     xid = find(events("sick-T.txt"), "xid", code=119)
     assert xid.count == 2

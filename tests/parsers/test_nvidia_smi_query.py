@@ -200,3 +200,10 @@ def test_lists_that_end_early_say_so() -> None:
         run(parser, listed.replace("Attached GPUs                             : 2", "Attached GPUs : 8")),
         "parse_problem",
     )
+
+
+def test_a_link_whose_line_is_cut_is_not_inactive() -> None:
+    head = "GPU 0: NVIDIA H100 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n\t Link 0: 26.562 GB/s\n\t Link 1:"
+    (cut,) = of(run(parser, head), "nvlink_state")
+    (lost,) = of(run(parser, head + "\n\t Link 2: 26.562 GB/s\n"), "nvlink_state")
+    assert (cut.fields["inactive"], lost.fields["inactive"]) == (0, 1)
