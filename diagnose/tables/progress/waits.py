@@ -38,7 +38,7 @@ class Operation:
 
     def blockers(self) -> list[int]:
         """Ranks that it waits for, as far as known."""
-        return sorted(self.behind) or ([] if self.unknown else sorted(self.elsewhere))
+        return sorted(self.behind) or sorted(self.elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
