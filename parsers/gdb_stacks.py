@@ -18,7 +18,8 @@ KIND = "gdb_stacks"
 TOPICS = ("stacks",)
 
 _THREAD = re.compile(
-    r'Thread (?P<number>\d{1,6}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<lwp>\d{1,9})\)?(?: "(?P<name>[^"]{0,60})")?\)'
+    r'Thread (?P<number>\d{1,6}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<lwp>\d{1,9})\)?'
+    r'(?: "(?P<name>[^"]{0,60})")?\)'
 )
 _FRAME = re.compile(r"#(?P<n>\d{1,4}) {1,4}(?:0x[0-9a-f]{1,16} in )?(?P<function>[^(\s][^(]{0,200}?) ?\((?P<rest>.*)$")
 _PLACE = re.compile(r"\) (?:at (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9})|from (?P<library>\S{1,300}))\s*$")
