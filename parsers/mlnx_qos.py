@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from diagnose.model import Line, Record, Source
-from diagnose.parsing import device_from_name, evidence, problem
+from diagnose.parsing import device_from_name, evidence, is_gap, problem
 
 KIND = "mlnx_qos"
 TOPICS = ("qos",)
@@ -49,6 +49,9 @@ def parse(lines: Iterable[Line], source: Source) -> Iterable[Record]:
         text = line.text
         if "mlnx_qos" in text and (m := _COMMAND.search(text)):
             device, host, in_pfc = m.group(1), None, False
+            continue
+        if is_gap(text):
+            device, host, in_pfc = UNKNOWN_DEVICE, None, False
             continue
         if (m := _HOST.match(text)) and (m.group(2).startswith(_STARTS) or m.group(1) == host):
             host, text = m.group(1), m.group(2)

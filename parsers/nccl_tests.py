@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from diagnose.model import Fields, Line, Record, Source
-from diagnose.parsing import drop_none, evidence, unprefix
+from diagnose.parsing import drop_none, evidence, is_gap, unprefix
 
 KIND = "nccl_tests"
 TOPICS = ("benchmark_nccl",)
@@ -53,6 +53,8 @@ class _Run:
     ranks: set[int] = field(default_factory=set[int])
     zeroes: int = 0
     hosts: set[str] = field(default_factory=set[str])
+    torn: bool = False
+    """Lines were left out, so that ranks and hosts may be missing."""
     gpu: str | None = None
     rank_line: Line | None = None
     heading: str = ""
@@ -80,6 +82,9 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     op = named.group(1) if named else None
     for line in lines:
         text = line.text
+        if run is not None and is_gap(text):
+            run.torn = True
+            continue
         if "_perf" in text:
             m = _PROGRAM.search(text)
             if m and (run is None or run.average is None or "concluded" not in text):
@@ -177,7 +182,8 @@ def _operation(run: _Run) -> str:
 def _record(run: _Run, source: Source) -> Record:
     best = run.best
     fields = drop_none(
-        op=_operation(run), ranks=len(run.ranks) or None, nodes=len(run.hosts) or None, gpu=run.gpu,
+        op=_operation(run), ranks=None if run.torn else len(run.ranks) or None,
+        nodes=None if run.torn else len(run.hosts) or None, gpu=run.gpu,
         max_bytes=best.size if best else None, busbw_gbps=best.busbw if best else None,
         algbw_gbps=best.algbw if best else None, avg_busbw_gbps=run.average, wrong=run.wrong,
         peak_busbw_gbps=run.peak.busbw if run.peak else None, peak_bytes=run.peak.size if run.peak else None,
@@ -188,7 +194,8 @@ def _record(run: _Run, source: Source) -> Record:
         rows.append(run.peak)
     telling = [run.wrong_line, *(row.line for row in rows if row), run.average_line, run.rank_line or run.first]
     grounds = {line.number: evidence(source, line) for line in telling if line is not None}
-    host = next(iter(run.hosts)) if len(run.hosts) == 1 else None
+    whole = run.heading and not run.torn
+    host = next(iter(run.hosts)) if len(run.hosts) == 1 and whole else None
     return Record(
         "bench_nccl", cast(Fields, fields), tuple(grounds.values()), host=None if host in ("localhost", None) else host
     )

@@ -18,6 +18,7 @@ from diagnose.parsing import (
     device_from_command,
     device_from_name,
     evidence,
+    is_gap,
     parse_ctime,
     parse_time,
     rejoin,
@@ -391,3 +392,17 @@ def test_times_that_no_calendar_has() -> None:
     assert parse_time("9999-12-31 23:59:59") == (None, False)
     with assumed_zone("Europe/Berlin"):
         assert parse_time("2026-02-31 00:00:00")[0] is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["...", "[...]", "  […]", "<snip>", "[200 lines omitted]", "(truncated)", "--- snip ---", "-- 8<"]
+)
+def test_gaps(text: str) -> None:
+    assert is_gap(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-", "----", "loading...", "[0]", "cut", "...done", "NCCL INFO [...]", "<inactive>", "[1, 2]"]
+)
+def test_no_gaps(text: str) -> None:
+    assert not is_gap(text)

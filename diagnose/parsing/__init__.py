@@ -5,7 +5,7 @@ hard-wrapped (`rejoin`, `rejoined`) or spliced (`split_spliced`).
 """
 
 from diagnose.parsing.prefixes import Prefix, split_spliced, unprefix
-from diagnose.parsing.terminal import Section, device_from_command, device_from_name, sections
+from diagnose.parsing.terminal import Section, device_from_command, device_from_name, is_gap, sections
 from diagnose.parsing.text import MAX_LINE, clean, evidence, problem, unwrap_json
 from diagnose.parsing.values import assumed_zone, drop_none, integer, number, parse_ctime, parse_time, zone_named
 from diagnose.parsing.wrapping import rejoin, rejoin_text, rejoined, wrap_width
@@ -21,6 +21,7 @@ __all__ = [
     "drop_none",
     "evidence",
     "integer",
+    "is_gap",
     "number",
     "parse_ctime",
     "parse_time",

@@ -1,4 +1,4 @@
-"""Pasted terminals: prompts, and devices in commands and file names."""
+"""Pasted terminals: prompts, gaps, and devices in commands and file names."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def sections(lines: Iterable[Line]) -> Iterator[Section]:
             pending.append(line)
     if pending or command:
         yield Section(command, tuple(pending))
+
+
+_GAP = re.compile(
+    r"\s{0,20}(?:[\[(<]?(?:\.{3,10}|…)[\])>]?"
+    r"|[\[(<](?:snip(?:ped)?|cut|truncated|omitted|skipped|\d{1,9} lines)[^\])>\n]{0,60}[\])>]"
+    r"|-{2,20} ?(?:snip|8<|cut)[^\n]{0,40})\s{0,20}"
+)
+
+
+def is_gap(text: str) -> bool:
+    """Whether a line says that lines were left out here: `[...]`, `<snip>`, `(200 lines omitted)` and the like."""
+    return len(text) < 120 and _GAP.fullmatch(text) is not None
 
 
 _NAME_DEVICE = re.compile(

@@ -89,8 +89,10 @@ def read_trace(window: Window, index: int, segment: Segment) -> Trace | None:
         if awaiting == "frames":
             frame = _FRAME.match(stripped)
             if frame:
+                outermost = raised.file is None and not trace.chain
                 raised.file, raised.line = frame["file"], int(frame["line"])
                 raised.function = frame["function"].strip() if frame["function"] else None
+                trace.harmless |= outermost and raised.function == "__del__"  # Python ignores those
             elif HEADER in stripped:
                 return None
             elif stripped and _indent(text) <= indent:

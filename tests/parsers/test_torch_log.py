@@ -343,3 +343,9 @@ def test_a_taken_port_alone_is_recognised() -> None:
     assert PARSER.sniff(text, "out.txt") > 0.5
     (found,) = of(run(PARSER, text), "torch_store")
     assert (found.fields["event"], found.fields["error"]) == ("bind_failed", "in_use")
+
+
+def test_what_a_finaliser_raises_is_harmless_without_its_first_line() -> None:
+    text = fixture("torch_log", "healthy.txt")
+    lines = [line for line in text.split("\n") if "Exception ignored" not in line]
+    assert not of(run(PARSER, "\n".join(lines)), "python_exception")
