@@ -151,6 +151,8 @@ class Judge:
             "groups": ", ".join(sorted({o.group.label for o in operations})[:6]), "odd_ranks": fold_ranks(odd),
             "what": " and ".join(what(o.op, o.seq, o.group.label) for o in operations[:3]),
         }  # fmt: skip
+        if odd and odd != ranks:
+            fields["odd_who"] = placed_ranks(odd, self._base.rank_host)
         facts = [o.rows[0].fact for o in operations if o.rows]
         self._verdict.facts.append(Fact("", "wait_cycle", fields, some_evidence(facts)))
         self._verdict.guilty |= odd
