@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
-from diagnose.tables.progress.calls import coll_stalls, init_stalls
+from diagnose.tables.progress.calls import coll_stalls, init_stalls, inspector_stalls
 from diagnose.tables.progress.crashes import crashed_ranks, failed_by_peers, named_absent, silent_stall, vanished
 from diagnose.tables.progress.mismatches import checked_mismatches, placed, watchdog_mismatches
 from diagnose.tables.progress.ras import RasVerdict, ras_verdict
@@ -84,6 +84,8 @@ def _logged_stalls(
     stalls = list(watchdog_stalls(base, mismatches))
     found, different = coll_stalls(base, symptoms=bool(stalls) or symptoms)
     stalls += found
+    if symptoms and not any(s.behind for s in stalls):
+        stalls += inspector_stalls(base)
     stalls += init_stalls(base, crashed=set(crashes))
     if not stalls and crashes and (symptoms or ras.gone):
         stalls.append(silent_stall(base, crashes))

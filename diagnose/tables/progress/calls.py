@@ -88,3 +88,30 @@ def init_stalls(base: FactBase, crashed: set[int]) -> Iterator[Stall]:
         yield Stall(
             f"comm {comm}", None, "communicator init", "init", frozenset(waiting), {}, world, some_evidence(facts)
         )
+
+
+def inspector_stalls(base: FactBase) -> list[Stall]:
+    """Communicators of all ranks in which few ranks have completed less than the others.
+
+    Only for jobs that complain: a difference alone may be a matter of when the records were written.
+    """
+    comms: dict[str, dict[int, Fact]] = defaultdict(dict)
+    for o in base.observations:
+        if o.kind == "inspector_progress":
+            ranks = comms[str(o.fields["comm_id"])]
+            rank = int(o.fields["comm_rank"])  # type: ignore[arg-type]
+            if rank not in ranks or int(o.fields["seq"]) > int(ranks[rank].fields["seq"]):  # type: ignore[arg-type]
+                ranks[rank] = o
+    stalls: list[Stall] = []
+    for comm, ranks in sorted(comms.items()):
+        numbers = {r: int(o.fields["seq"]) for r, o in ranks.items()}  # type: ignore[arg-type]
+        top = max(numbers.values())
+        behind = {r: n for r, n in numbers.items() if n < top}
+        size = next((int(o.fields["size"]) for o in ranks.values() if "size" in o.fields), None)  # type: ignore[arg-type]
+        if not behind or len(behind) * 4 > len(numbers) or size is None or (base.world or size) != size:
+            continue
+        shown = [ranks[r] for r in (*sorted(behind)[:3], *sorted(numbers.keys() - behind.keys())[:2])]
+        op = str(shown[-1].fields.get("op", ""))
+        waiting = frozenset(numbers.keys() - behind.keys())
+        stalls.append(Stall(f"comm {comm}", top, op, "inspector", waiting, behind, size, some_evidence(shown)))
+    return stalls

@@ -200,7 +200,7 @@ class Judge:
             "world": len(members), "all_entered": not o.behind and not o.unknown, "victims_count": victims,
             "dumps": len(self._found.dumps), "dumps_missing": len(o.unknown), "started_count": len(started),
             "what": what(o.op, o.seq if not o.peer_to_peer else None, o.group.label), "certain": certain,
-            "others": _others(o, verdict),
+            "others": _others(o, verdict, self._found),
         }  # fmt: skip
         site = next((s for r in o.rows if (s := r.fact.fields.get("pending_site"))), None)
         optional: dict[str, Value | None] = {
@@ -269,7 +269,17 @@ def _not_started(o: Operation) -> set[int]:
     return idle if len(idle) * 2 <= len(states) and len(idle) < len(states) else set()
 
 
-def _others(o: Operation, verdict: str) -> str:
+def _others(o: Operation, verdict: str, found: Recording) -> str:
+    """Whose dumps are missing, and which were left out and why."""
     if verdict == "snapshot":
         return f"ranks {fold_ranks(o.waiting)} are in #{o.seq}, ranks {fold_ranks(o.behind)} not yet"
-    return f"ranks {fold_ranks(o.unknown)} left no dump" if o.unknown else "no rank is silent"
+    words = [
+        f"{who(fold_ranks(ranks))} {text}" for ranks, text in (
+            (o.unknown - found.stale - found.cut, "left no dump"),
+            (found.stale, "left a dump of another moment"), (found.cut, "left a dump that is cut off"),
+            (found.contested, "left two different dumps, of which the newer counts"),
+        ) if ranks
+    ]  # fmt: skip
+    if found.unplaced:
+        words.append(f"{found.unplaced} dumps do not tell their rank")
+    return "; ".join(words) or "no rank is silent"

@@ -183,3 +183,13 @@ def test_ras_that_says_ok_while_pytorch_times_out() -> None:
     (stall,) = [f for f in found if f.kind == "stall"]
     assert stall.fields["verdict"] == "all_entered"
     assert "none is missing" in str(stall.fields["others"])
+
+
+def test_inspector_records_support_a_complaint_and_prove_nothing_alone() -> None:
+    done = [
+        ("inspector_progress", {"comm_id": "0xab", "comm_rank": r, "size": 16, "op": "AllReduce", "seq": 70 - (r == 9)})
+        for r in range(16)
+    ]  # fmt: skip
+    assert not guilty(derived(progress, base(*done)))  # type: ignore[arg-type]
+    error = ("torch_error", {"type": "DistBackendError", "text": "NCCL communicator was aborted", "rank": 3})
+    assert guilty(derived(progress, base(*done, error))) == {9}  # type: ignore[arg-type]
