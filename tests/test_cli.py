@@ -419,3 +419,14 @@ def test_signals_leave_nothing_behind(number: signal.Signals, code: int, tmp_pat
 def test_marks_have_a_plain_form_where_the_terminal_lacks_them() -> None:
     assert output._encoded("● MAJOR … 5 °C", "utf-8") == "● MAJOR … 5 °C".encode()
     assert output._encoded("● MAJOR … 東", "ascii") == b"* MAJOR ... \\u6771"
+
+
+def test_an_endless_report_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(analyse, "MAX_REPORT", 1 << 20)
+    assert cli.main(["report", "/dev/zero"]) == 2
+    assert capsys.readouterr() == ("", "diagnose: /dev/zero: more than 1 MiB are no report\n")
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "-0930", "UTC", "Asia/Kolkata"])
+def test_zones_are_names_or_offsets(zone: str) -> None:
+    analyse._check_zone(zone)

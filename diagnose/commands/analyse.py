@@ -14,6 +14,8 @@ from diagnose.model import SEVERITIES, Diagnosis
 if TYPE_CHECKING:
     from diagnose.run import Options
 
+MAX_REPORT = 256 << 20
+"""Longest saved report read, in bytes."""
 STAND_IN = "reference evaluator"
 """Problems that say this were answered all the same."""
 
@@ -73,7 +75,13 @@ def report(args: argparse.Namespace) -> int:
 
     output.check_output(args.output)
     try:
-        raw = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+        if args.file == "-":
+            raw = sys.stdin.buffer.read(MAX_REPORT + 1)
+        else:
+            with Path(args.file).open("rb") as file:
+                raw = file.read(MAX_REPORT + 1)
+        if len(raw) > MAX_REPORT:
+            raise NotAReport(f"more than {MAX_REPORT >> 20} MiB are no report")
         diagnosis = from_json(raw.decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{args.file}: {error.strerror or error}") from error
@@ -137,11 +145,13 @@ def _check_zone(zone: str | None) -> None:
     if zone is None:
         return
     from difflib import get_close_matches
-    from zoneinfo import ZoneInfo, available_timezones
+    from zoneinfo import available_timezones
+
+    from diagnose.parsing import zone_named
 
     try:
-        ZoneInfo(zone)
-    except (ValueError, OSError, KeyError) as error:
+        zone_named(zone)
+    except ValueError as error:
         close = get_close_matches(zone, sorted(available_timezones()), n=1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise UsageError(f"--tz {zone}: no such time zone{hint}") from error
