@@ -94,7 +94,7 @@ class Judge:
         """One operation, and the ranks that it waits for."""
         named = {r for e in several for r in e.ranks}
         own_gpu = {r for e in several if e.kind == "own_gpu" for r in e.ranks}
-        lag = max((self._lag(r) for r in named), default=0)
+        lag = max((self._lag(r) for r in sorted(named)[:MAX_SUSPECTS]), default=0)
         members = len(list(operation.group.everyone()))
         known = members - len(operation.unknown)
         lonely = len(operation.waiting) * 4 <= known and (len(named) + len(operation.waiting)) * 4 >= 3 * known

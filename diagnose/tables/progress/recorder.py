@@ -58,7 +58,8 @@ class Group:
     @property
     def label(self) -> str:
         """The group in words."""
-        return f"{self.desc} (group {self.name})" if self.desc and self.desc != "undefined" else f"group {self.name}"
+        described = f" ({self.desc})" if self.desc and self.desc != "undefined" else ""
+        return f"process group {self.name}{described}"
 
     def everyone(self) -> Iterable[int]:
         """Members, or the ranks seen when nobody lists them."""
