@@ -15,6 +15,9 @@ from diagnose.tables.progress.stall import (
 CRASH_REASONS = ("killed", "crashed", "oom", "error")
 
 
+VICTIM_SIGNALS = ("SIGABRT", "SIGTERM")
+"""How watchdogs and launchers end the victims of a stall; in a log whose start is lost nothing else may tell them. Each
+node of a job names a "first failure" of its own, so that word makes nobody guilty."""
 VICTIM_CAUSES = ("collective", "network", "keyboard")
 """Causes of exceptions that a rank suffers because of another one (or of the user)."""
 
@@ -64,7 +67,7 @@ def crashed_ranks(base: FactBase) -> dict[int, Fact]:
         rank = o.fields.get("rank")
         if not isinstance(rank, int) or rank in found or o.fields.get("reason") not in CRASH_REASONS:
             continue
-        if rank in victims or (o.fields.get("signal") in ("SIGABRT", "SIGTERM") and not first_failures):
+        if rank in victims or o.fields.get("signal") in VICTIM_SIGNALS:
             continue
         code = o.fields.get("signal") or f"exit code {o.fields.get('exit_code', '?')}"
         reason = "oom" if o.fields.get("reason") == "oom" else "crashed"

@@ -12,7 +12,7 @@ from diagnose.tables.progress.stall import (
     what,
     who,
 )
-from diagnose.tables.progress.watchdog import groups
+from diagnose.tables.progress.watchdog import TRANSFERS, groups
 
 UNEVEN = ("ALLTOALL", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED", "UNKNOWN")
 """Operations whose sizes may differ between ranks by design."""
@@ -27,6 +27,8 @@ def watchdog_mismatches(base: FactBase) -> Iterator[Fact]:
         for rank, seen in ranks.items():
             for seq, fact in seen.timeouts.items():
                 op = fact.fields["op"]
+                if str(op).upper() in TRANSFERS:
+                    continue
                 sizes = () if str(op).upper().startswith(UNEVEN) else ("numel_in", "numel_out")
                 signature = (op, *(fact.fields.get(n) for n in sizes), *(None,) * (2 - len(sizes)))
                 by_seq[seq][signature][rank] = fact

@@ -70,8 +70,19 @@ def _largest(a: int | None, b: object) -> int | None:
     return b if isinstance(b, int) and (a is None or b > a) else a
 
 
+TRANSFERS = ("SEND", "RECV")
+"""Operations of two ranks, whose numbers say nothing about the others of the group."""
+
+
 def watchdog_stalls(base: FactBase, mismatches: list[Fact]) -> Iterator[Stall]:
-    for name, ranks in sorted(groups(base).items(), key=lambda item: item[0] or "~"):
+    """One stall per group with time-outs. A rank that times out in another group waits there and is not behind here."""
+    found = groups(base)
+    places: dict[int, set[str | None]] = defaultdict(set)
+    for name, ranks in found.items():
+        for rank, seen in ranks.items():
+            if seen.timeouts:
+                places[rank].add(name)
+    for name, ranks in sorted(found.items(), key=lambda item: item[0] or "~"):
         timed_out = {seq for seen in ranks.values() for seq in seen.timeouts}
         if not timed_out:
             continue
@@ -87,8 +98,11 @@ def watchdog_stalls(base: FactBase, mismatches: list[Fact]) -> Iterator[Stall]:
             behind = {
                 r: s.enqueued for r, s in ranks.items()
                 if name is not None and s.enqueued is not None and s.enqueued < seq and seq not in s.timeouts
+                and not places[r] - {name}
             }  # fmt: skip
             facts = [s.timeouts[seq] for s in ranks.values() if seq in s.timeouts]
+            if str(facts[0].fields["op"]).upper() in TRANSFERS:
+                behind = {}
             laggards = [s.fact for r, s in ranks.items() if r in behind and s.fact]
             yield Stall(
                 name, seq, str(facts[0].fields["op"]), "watchdog", frozenset(waiting), behind, world,
