@@ -202,3 +202,17 @@ def test_a_neighbour_in_the_same_stream_is_not_blamed(name: str, mix: Any, tmp_p
     blamed = [f for f in counted(diagnosis) if f.role != "consequence" and f.id != CANNOT_TELL]
     assert not failed(diagnosis)
     assert named(blamed) - names - ADDED == set()
+
+
+@pytest.mark.parametrize("mutation", ["tail-40", "head-and-tail", "wrap-80", "quoted-wrap-78"])
+@pytest.mark.parametrize(
+    "name",
+    ["stall-crashed-rank", "stall-gpu-hung", "stall-inflight-network", "stall-late-rank", "oom-killed-rank"],
+)
+def test_victims_of_a_cut_log_are_not_blamed(name: str, mutation: str, tmp_path: Path) -> None:
+    whole = judged(FIXTURES / name)
+    assert whole is not None
+    diagnosis = judged(spoiled_bundle(name, mutation, tmp_path / name))
+    blamed = [f for f in counted(diagnosis) if f.role != "consequence" and f.id.startswith("stall/")]
+    ranks = {subject for subject in named([f for f in blamed if f.id != CANNOT_TELL]) if subject[0] == "rank"}
+    assert ranks <= named(list(whole.findings))
