@@ -10,7 +10,8 @@ from . import dumps, logs, ras
 from .faults import MAKERS, Run, broken, healthy, twice
 from .layout import draw
 
-EVIDENCE = {"dumps+logs": 42, "dumps": 30, "logs": 8, "ras": 10, "partial": 10}
+EVIDENCE = {"dumps+logs": 40, "dumps": 28, "logs": 10, "ras": 10, "partial": 9, "few": 3}
+"""Shares. `partial`: dumps are missing or cut, logs end with their last 200 lines; `few`: what three ranks left."""
 
 
 @dataclass
@@ -46,8 +47,6 @@ def incident(seed: int, largest: int = 4096) -> Incident:
         evidence = rng.choices(list(EVIDENCE), list(EVIDENCE.values()))[0]
         if evidence == "ras" and (layout.world > 512 or layout.pp > 1):  # RAS does not count transfers
             continue
-        if evidence == "logs" and layout.kind not in ("ddp", "fsdp"):
-            continue
         run = _run(rng, layout, evidence)
         if run is not None:
             return _evidence(seed, rng, run, evidence)
@@ -64,7 +63,7 @@ def _run(rng: Random, layout: object, evidence: str) -> Run | None:
         return twice(rng, layout)
     names = list(MAKERS)
     name = rng.choices(names, [MAKERS[n][1] for n in names])[0]
-    if evidence in ("logs", "ras") and name in ("order", "skip", "extra", "rank0-barrier", "size", "dtype"):
+    if evidence in ("logs", "ras", "few") and name in ("order", "skip", "extra", "rank0-barrier", "size", "dtype"):
         return None
     return broken(rng, layout, name)
 
@@ -75,9 +74,9 @@ def _evidence(seed: int, rng: Random, run: Run, evidence: str) -> Incident:
     clock = dumps.Clock(rng, layout, rng.choice((0.0, 0.01, 2.0, 90.0)))
     timeout_ms = rng.choice((600_000, 600_000, 1_800_000, 180_000))
     made = Incident(seed, {}, truth.fault, evidence, layout.world, [set(truth.ranks)], truth.host)
-    if evidence in ("dumps+logs", "dumps", "partial"):
+    if evidence in ("dumps+logs", "dumps", "partial", "few"):
         _add_dumps(made, rng, run, how, clock, timeout_ms, partial=evidence == "partial")
-    told = evidence in ("dumps+logs", "logs", "partial") or (evidence == "ras" and rng.random() < 0.7)
+    told = evidence in ("dumps+logs", "logs", "partial", "few") or (evidence == "ras" and rng.random() < 0.7)
     hardware = truth.fault in ("dead-nic", "hung-gpu")
     silent = made.evidence == "dumps" and rng.random() < 0.15
     if told or (truth.crashed and not silent):
@@ -117,7 +116,7 @@ def _add_dumps(
 
 def _add_logs(made: Incident, rng: Random, run: Run, clock: dumps.Clock, timeout_ms: int) -> None:
     texts = logs.host_logs(run, rng, clock, timeout_ms)
-    last = 200 if made.evidence == "partial" else None
+    last = 200 if made.evidence in ("partial", "few") else None
     for host, lines in texts.items():
         made.files[f"{host}/train.log"] = _text(lines[-last:] if last else lines)
 
@@ -136,7 +135,11 @@ def _add_ras(made: Incident, rng: Random, run: Run, clock: dumps.Clock) -> None:
 def _settle(made: Incident, run: Run, how: dumps.Style, *, told: bool, kernel: bool) -> None:
     """Which answers are right, given what was sent."""
     truth = run.truth
-    made.full = made.evidence != "partial"
+    made.full = made.evidence not in ("partial", "few")
+    if made.evidence == "few":
+        _only_few(made, run)
+    if made.evidence in ("logs", "few") and run.layout.kind not in ("ddp", "fsdp") and not truth.crashed:
+        made.may_pass = True  # the logs do not tell who belongs to a group
     if made.evidence == "ras" and truth.crashed:
         made.answers.append(set(truth.crashed))  # whom RAS calls dead; of others it cannot tell whether they wait
     if truth.fault == "healthy":
@@ -148,6 +151,16 @@ def _settle(made: Incident, run: Run, how: dumps.Style, *, told: bool, kernel: b
         seen = how.timing and made.evidence in ("dumps", "dumps+logs", "partial")
         made.answers = [set(truth.ranks), set()] if kernel else [set(truth.ranks)]
         made.may_pass = not (kernel or seen)
+
+
+def _only_few(made: Incident, run: Run) -> None:
+    """Three ranks' dumps and the log of one host remain."""
+    rng = Random(made.seed)
+    dumped = [n for n in made.files if "rank" in n or "_dump_" in n]
+    others = [n for n in made.files if n.endswith("train.log")]
+    keep = {*rng.sample(dumped, min(3, len(dumped))), *rng.sample(others, min(1, len(others)))}
+    made.files = {n: c for n, c in made.files.items() if n in keep or n.endswith("dmesg.txt")}
+    made.may_pass, made.full = True, False
 
 
 def _text(lines: list[str]) -> bytes:

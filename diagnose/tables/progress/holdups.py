@@ -21,7 +21,7 @@ from diagnose.tables.progress.stall import (
 )
 from diagnose.tables.progress.waits import End, Operation
 
-CLEAR_LAG = 5
+CLEAR_LAG = 10
 """A distance beyond which a snapshot of a running job is unlikely where everybody waits for one rank (chosen by us)."""
 MAX_RING = 4
 """Rings of more ranks name nobody, unless somebody's order differs from all others."""
