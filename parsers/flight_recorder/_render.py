@@ -13,8 +13,9 @@ def rendered(raw: object) -> Iterator[str]:
     dump = shape(raw)
     yield heading(dump)
     for group in dump.groups.values():
-        ranks = fold_steps(group.members) or f"{len(group.members)} ranks"
-        yield f"process group {group.name} {group.desc}".rstrip() + f": ranks {ranks}"
+        folded = fold_steps(group.members)
+        ranks = f"ranks {folded}" if folded else f"{len(group.members)} ranks" if group.members else "members unknown"
+        yield f"process group {group.name or '(unnamed)'} {group.desc}".rstrip() + f": {ranks}"
     for entry in dump.entries:
         yield entry_text(entry, dump)
 
