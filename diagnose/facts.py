@@ -151,8 +151,9 @@ class _HostNames:
         self.fallback = next(iter(known)) if len(known) == 1 else UNNAMED_HOST
 
     def of(self, source: Source, record: Record) -> str | None:
-        """Host of a record: what the content says, else what the path or manifest says."""
-        name = record.host or source.host
+        """Host of a record: what the content says, else the path or manifest; last, a folder that other content names
+        as a host (`node-01`, `worker-0`)."""
+        name = record.host or source.host or next((p for p in source.path.split("/")[:-1] if p in self._canonical), None)
         return self._canonical.get(name, name) if name else None
 
     def canonical(self, name: str) -> str:
