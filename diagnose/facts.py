@@ -153,7 +153,8 @@ class _HostNames:
     def of(self, source: Source, record: Record) -> str | None:
         """Host of a record: what the content says, else the path or manifest; last, a folder that other content names
         as a host (`node-01`, `worker-0`)."""
-        name = record.host or source.host or next((p for p in source.path.split("/")[:-1] if p in self._canonical), None)
+        folders = source.path.split("/")[:-1]
+        name = record.host or source.host or next((p for p in folders if p in self._canonical), None)
         return self._canonical.get(name, name) if name else None
 
     def canonical(self, name: str) -> str:
