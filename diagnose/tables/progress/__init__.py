@@ -23,6 +23,8 @@ from diagnose.tables.progress.stall import (
     NO_NUMBER,
     Stall,
     details,
+    device_words,
+    devices,
     has_symptoms,
     known_ranks,
     others,
@@ -152,5 +154,8 @@ def stall_facts(
     if guilty or named:
         ranks = [*(int(str(s.fields["rank"])) for s in guilty), *(named if not guilty else ())]
         fields |= {"who": placed_ranks(ranks, base.rank_host), "detail": details(guilty) or "the others name it"}
+        place = device_words(devices(base).get(ranks[0], {})) if len(ranks) == 1 else ""
+        if place:
+            fields["place"] = place
     yield Fact("", "stall", fields, stall.evidence)
     yield from guilty

@@ -13,6 +13,8 @@ from diagnose.tables.progress.stall import (
     MAX_GROUPS,
     MAX_SUSPECTS,
     details,
+    device_words,
+    devices,
     longest,
     placed_ranks,
     some_evidence,
@@ -58,6 +60,7 @@ class Judge:
             id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
             for g in found.groups
         }  # fmt: skip
+        self._devices = devices(base)
         timeouts = [o for o in base.observations if o.kind == "torch_timeout"]
         self._elapsed, self._limit = longest(timeouts, "elapsed_ms"), longest(timeouts, "timeout_ms")
 
@@ -110,7 +113,11 @@ class Judge:
             for rank in sorted(guilty)[:MAX_SUSPECTS]
         ]  # fmt: skip
         fields = self._stall(operation, verdict, named, victims, certain, leaders)
-        fields |= {"who": placed_ranks(guilty, self._base.rank_host), "detail": details(suspects)}
+        fields |= {
+            "who": placed_ranks(guilty, self._base.rank_host),
+            "detail": details(suspects),
+            **self._place(guilty),
+        }
         self._verdict.facts.append(self._fact(operation, fields, named))
         missing = len(operation.unknown)
         coverage: dict[str, Value] = {"stall": stall, "dumps": members - missing, "missing": missing}
@@ -181,6 +188,7 @@ class Judge:
         words = f"its host has enqueued it, but its GPU has not started it, as {len(o.rows) - len(idle)} others have"
         suspects = [Fact("", s.kind, {**s.fields, "detail": words}, s.evidence) for s in suspects]
         fields |= {"who": placed_ranks(idle, self._base.rank_host), "detail": words, "behind": fold_ranks(idle)}
+        fields |= self._place(idle)
         self._verdict.facts += [self._fact(o, fields, idle), *suspects]
         self._verdict.guilty |= idle
 
@@ -237,7 +245,12 @@ class Judge:
             "desc": o.group.desc or None,
         }  # fmt: skip
         fields.update({k: v for k, v in optional.items() if v is not None})
+        fields |= self._devices.get(rank, {})
         return Fact("", "suspect_rank", fields, some_evidence(self._facts_of([rank], o.group)))
+
+    def _place(self, ranks: set[int]) -> dict[str, Value]:
+        words = device_words(self._devices.get(min(ranks), {})) if len(ranks) == 1 else ""
+        return {"place": words} if words else {}
 
     def _detail(self, rank: int, reason: str, o: Operation, reached: int | None, own_gpu: bool) -> str:
         if reason == "ahead":

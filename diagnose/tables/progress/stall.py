@@ -67,6 +67,27 @@ def placed_ranks(ranks: Iterable[int], rank_host: Mapping[int, str]) -> str:
     return _sentence(" and ".join(parts))
 
 
+def devices(base: FactBase) -> dict[int, dict[str, Value]]:
+    """Rank -> pid, gpu and bus_id, as NCCL's start or RAS tells them."""
+    found: dict[int, dict[str, Value]] = defaultdict(dict)
+    for o in base.observations:
+        rank = o.fields.get("rank")
+        if o.kind not in ("nccl_comm", "ras_rank") or not isinstance(rank, int):
+            continue
+        place = found[rank]
+        gpu = o.fields.get("nvml_dev", o.fields.get("cuda_dev"))
+        for name, value in (("pid", o.fields.get("pid")), ("gpu", gpu), ("bus_id", o.fields.get("bus_id"))):
+            if value is not None:
+                place.setdefault(name, value)
+    return found
+
+
+def device_words(place: Mapping[str, Value]) -> str:
+    """`GPU 3 (0000:5d:00), process 4242`; '' when nothing is known."""
+    gpu = f"GPU {place['gpu']}" + (f" ({place['bus_id']})" if "bus_id" in place else "") if "gpu" in place else ""
+    return ", ".join(part for part in (gpu, f"process {place['pid']}" if "pid" in place else "") if part)
+
+
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
