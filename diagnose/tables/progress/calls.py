@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from diagnose.model import Fact, FactBase, Value
 from diagnose.tables.progress.mismatches import mismatch_fact
@@ -51,7 +52,17 @@ def coll_stalls(base: FactBase, *, symptoms: bool) -> tuple[list[Stall], list[Fa
                 mismatch=bool(mismatch),
             )
         )
-    return stalls, mismatches
+    return _without_victims(stalls), mismatches
+
+
+def _without_victims(stalls: list[Stall]) -> list[Stall]:
+    """A rank that waits in one communicator is behind in another because of that; stalls of such ranks alone go."""
+    waiting = {r for s in stalls if s.behind for r in s.waiting}
+    kept = [
+        replace(s, behind={r: n for r, n in s.behind.items() if r not in waiting}) if s.behind else s for s in stalls
+    ]  # fmt: skip
+    guilty = [s for s in kept if s.behind or s.mismatch]
+    return guilty or stalls
 
 
 def _coll_mismatch(comm: str, ranks: Mapping[int, list[Fact]]) -> Fact | None:

@@ -193,3 +193,15 @@ def test_inspector_records_support_a_complaint_and_prove_nothing_alone() -> None
     assert not guilty(derived(progress, base(*done)))  # type: ignore[arg-type]
     error = ("torch_error", {"type": "DistBackendError", "text": "NCCL communicator was aborted", "rank": 3})
     assert guilty(derived(progress, base(*done, error))) == {9}  # type: ignore[arg-type]
+
+
+def test_call_lines_of_several_communicators() -> None:
+    """Rank 1 stopped; rank 0 waits for it in one communicator and is therefore behind in the other."""
+    told = {"0xa": {0: 41, 1: 40, 2: 41}, "0xb": {0: 17, 3: 18, 4: 18}}
+    lines = [
+        ("nccl_collective", {"rank": r, "comm_id": c, "op": "AllReduce", "op_count": n, "elements": 64, "datatype": "7",
+                             "nranks": 3, "comm_rank": r, "root": 0})
+        for c, ranks in told.items() for r, n in ranks.items()
+    ]  # fmt: skip
+    error = ("torch_error", {"type": "DistBackendError", "text": "NCCL communicator was aborted", "rank": 3})
+    assert guilty(derived(progress, base(*lines, error))) == {1}  # type: ignore[arg-type]
