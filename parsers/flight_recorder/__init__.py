@@ -26,7 +26,7 @@ def sniff_bytes(head: bytes, name: str) -> float:
     pickled = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
     if not pickled and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return 0.0
-    found = sum(key in head for key in _KEYS)
+    found = sum(key in head for key in _KEYS) + (b"pg_config" in head and b"desc" in head and b"ranks" in head)
     if not pickled and not any(b'"' + key + b'"' in head for key in _KEYS):
         return 0.0
     return 0.9 if found >= 2 else 0.0

@@ -149,6 +149,13 @@ def test_other_bytes_are_refused_with_a_reason(data: bytes) -> None:
         read(data)
 
 
+def test_a_dump_of_a_huge_job_is_known_by_its_first_group() -> None:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(16_384)))}}
+    data = pickle.dumps(dump([entry(1)], pg_config=config), 2)
+    assert b"entries" not in data[:65536]
+    assert PARSER.sniff_bytes(data[:65536], "x") == 0.9
+
+
 @pytest.mark.parametrize("text", [b"nothing of interest", b'{"a": 1}', b"[1, 2]", b'{"log": "x", "stream": "stderr"}'])
 def test_other_files_are_not_claimed(text: bytes) -> None:
     assert PARSER.sniff_bytes(text, "nccl_trace_rank_0") < 0.5
