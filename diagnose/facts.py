@@ -259,6 +259,9 @@ def _hostless(observation: Fact) -> Fact:
 # --- age of kernel messages --------------------------------------------------------------------------
 
 _DAY = 86_400.0
+_OF_PROCESSES = ("oom_kill", "segfault")
+_START_SLACK_S = 60.0
+"""What killed an earlier try of a job that restarted at once still counts."""
 _LIFE = frozenset(
     "torch_timeout torch_pg_status torch_error python_exception process_exit train_step nccl_comm job_event".split()  # noqa: SIM905
 )
@@ -267,9 +270,11 @@ _LIFE = frozenset(
 
 def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequence[Record]]]) -> list[Fact]:
     """Kernel messages with `old`: a day or more before the job's last sign of life (else: before the capture, and where
-    nothing tells its time either, before the last line of their own log)."""
+    nothing tells its time either, before the last line of their own log). The end of a process is old already when it
+    came before the job's first process on the host; a broken device stays broken."""
     lived = [r.at for _, records in read for r in records if r.kind in _LIFE and r.at is not None]
     taken = {source.path: source.taken_at for source, _ in read}
+    began = {source.path: source.job_began for source, _ in read}
     ended: dict[str, float] = {}
     for source, records in read:
         for r in records:
@@ -282,7 +287,10 @@ def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequenc
         if o.kind == "kernel_event" and isinstance(at, int | float) and o.evidence:
             path = o.evidence[0].source
             end = max(lived) if lived else taken.get(path)
-            if end is not None:
+            began_at = began.get(path)
+            if began_at is not None and at < began_at - _START_SLACK_S and o.get("event") in _OF_PROCESSES:
+                o = replace(o, fields={**o.fields, "old": True})
+            elif end is not None:
                 o = replace(o, fields={**o.fields, "old": end - at > _DAY})
             elif ended.get(path, at) - at > _DAY:
                 o = replace(o, fields={**o.fields, "old": True})

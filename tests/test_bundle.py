@@ -278,6 +278,7 @@ FULL = {
     "tool": "diagnose",
     "version": "1.0",
     "created": "2026-11-24T09:15:00Z",
+    "job_began": "2026-11-24T09:10:00Z",
     "files": [
         {
             "path": "n1/nic/eth.1.txt",
@@ -311,6 +312,7 @@ def test_the_full_manifest(tmp_path: Path) -> None:
             1,
             1795511520.0,
         )
+        assert eth.job_began == sources["n1/job.log"].job_began == 1795511400.0
         assert eth.status == "unrecognised"
         assert len(eth.notes) == 4
         assert sources["n1/job.log"].host is None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +52,17 @@ ON_BUNDLES = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
+PARSERS = functools.cache(packs.load_parsers)
+RULES = functools.cache(functools.partial(rulebook.load, (packs.builtin("rules"),)))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsers and rules are loaded once, and no engine process is started."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_installed", lambda: None)
-        parsers = packs.load_parsers()
-        patch.setattr(packs, "load_parsers", lambda *_: parsers)
-        book = functools.cache(lambda: rulebook_load((packs.builtin("rules"),)))
-        rulebook_load = rulebook.load
-        patch.setattr(rulebook, "load", lambda *_, **__: book())
-        yield
+    parsers, rules = PARSERS(), RULES()
+    monkeypatch.setattr(engine, "_installed", lambda: None)
+    monkeypatch.setattr(packs, "load_parsers", lambda *_: parsers)
+    monkeypatch.setattr(rulebook, "load", lambda *_, **__: rules)
 
 
 def judged(*paths: Path) -> Diagnosis | None:

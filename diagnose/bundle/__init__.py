@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -134,6 +134,7 @@ class _Names:
     """What paths and manifests tell about where files come from, all files taken together."""
 
     def __init__(self, found: Sequence[Found], manifests: Sequence[Manifest]):
+        self._began = {m.path.rpartition("/")[0]: m.job_began for m in manifests if m.job_began is not None}
         self._hosts = {m.path.rpartition("/")[0]: m.host for m in manifests if m.host or m.of_job}
         self._shelves = shelves(f.folders for f in found)
         told = {e.host for m in manifests for e in m.entries if e.host} | {h for h in self._hosts.values() if h}
@@ -156,12 +157,22 @@ class _Names:
         named = origin_of((), f.name, self._known).host
         if of_job:
             return replace(origin, host=named)
-        folder = f.manifest_path
-        while folder:
-            folder = folder.rpartition("/")[0]
+        for folder in _above(f.manifest_path):
             if folder in self._hosts:
                 return replace(origin, host=self._hosts[folder] or named)
         return origin
+
+
+    def job_began(self, f: Found) -> float | None:
+        """When the job started on the file's host, by the nearest manifest that tells it."""
+        return next((self._began[folder] for folder in _above(f.manifest_path) if folder in self._began), None)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path lies in, nearest first, the root ("") last."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def _source(f: Found, entry: Entry | None, names: _Names) -> Source:
@@ -184,7 +195,7 @@ def _source(f: Found, entry: Entry | None, names: _Names) -> Source:
             notes.append("differs from the sha256 in the manifest")
     return Source(
         "", f.path, str(f.location), f.location.stat().st_size, digest, (), host, origin.rank, command, snapshot,
-        taken_at, 0, status, tuple(notes),
+        taken_at, 0, status, tuple(notes), names.job_began(f),
     )  # fmt: skip
 
 

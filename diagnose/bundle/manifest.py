@@ -49,13 +49,15 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest as read. `clock_offset` is the host's clock minus the collector's, in seconds."""
+    """A manifest as read. `clock_offset` is the host's clock minus the collector's, in seconds; `job_began` is when
+    the first process of the job started on the host."""
 
     path: str
     host: str | None = None
     of_job: bool = False
     tool: str | None = None
     created: float | None = None
+    job_began: float | None = None
     clock_offset: float | None = None
     clock_offsets: Mapping[str, float] = field(default_factory=dict[str, float])
     entries: tuple[Entry, ...] = ()
@@ -108,6 +110,7 @@ def read_manifest(text: str, path: str) -> tuple[Manifest | None, list[str]]:
         raw.get("scope") == "job",
         _text(raw, "tool", wrong, "") if not isinstance(raw.get("tool"), dict) else str(raw["tool"].get("name", "")),
         _time(raw, ("created",), wrong, ""),
+        _time(raw, ("job_began",), wrong, ""),
         float(offset) if _is_number(offset) else None,
         offsets,
         tuple(entries),

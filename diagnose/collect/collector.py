@@ -100,6 +100,7 @@ class Collection(object):
 
     def _head(self) -> Dict[str, Any]:
         system = os.uname()
+        age = self.found.age
         return {
             "schema": SCHEMA,
             "tool": {"name": "diagnose collect", "version": self.options.version},
@@ -115,6 +116,7 @@ class Collection(object):
                 "name": system[1],
             },
             "processes": [self._process(p) for p in self.found.processes],
+            **({} if age is None else {"job_began": utc(self.began - age)}),
         }
 
     def _process(self, p: discover.Process) -> Dict[str, Any]:

@@ -58,6 +58,7 @@ class Process(object):
         self.stderr = str(raw["stderr"])
         self.open_logs = [(str(n), str(t)) for n, t in raw["open_logs"]]
         self.role = "rank"
+        self.age = proc.age(self.start_ticks)
 
     @property
     def label(self) -> str:
@@ -89,6 +90,12 @@ class Found(object):
         self.unreadable: List[Tuple[int, str]] = []
         self.others: List[Process] = []
         self.own_ns: Dict[str, str] = {}
+
+    @property
+    def age(self) -> Optional[float]:
+        """Seconds since the first rank or launcher of the job started here; None where there is none."""
+        ages = [p.age for p in self.processes if p.role in ("rank", "launcher")]
+        return max(ages) if ages else None
 
     @property
     def ranks(self) -> List[Process]:

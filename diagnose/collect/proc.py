@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 MAX_READ = 1 << 20
@@ -69,6 +70,12 @@ def stat(pid: int) -> Optional[Dict[str, Any]]:
         "threads": int(fields[17]),
         "start_ticks": int(fields[19]),
     }
+
+
+def age(start_ticks: int) -> float:
+    """Seconds since a process started; very many where /proc/uptime cannot be read."""
+    uptime = text(read("/proc/uptime", 100)).split()
+    return (float(uptime[0]) if uptime else time.time()) - start_ticks / float(os.sysconf("SC_CLK_TCK"))
 
 
 def status(pid: int) -> Dict[str, Any]:

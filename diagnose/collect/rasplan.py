@@ -7,10 +7,9 @@ import os
 import pkgutil
 import re
 import sys
-import time
 from typing import Callable, List, Optional, Sequence, Tuple
 
-from . import proc, runner
+from . import runner
 from .discover import Found, Process
 from .takes import MIB, Missing, Take
 from .writer import Buffer
@@ -106,7 +105,7 @@ def plan(
             missing.append(("NCCL RAS", "switched off by NCCL_RAS_ENABLE=0"))
             continue
         version = version_of(p)
-        why = objection(version, _age(p), stacks, texts)
+        why = objection(version, p.age, stacks, texts)
         if why and not (forced and (version is None or version >= RAS_FROM)):
             missing.append(
                 ("NCCL RAS at %s:%d" % (host, port), why + ("" if "has no RAS" in why else "; --ras asks all the same"))
@@ -142,9 +141,3 @@ def _address(text: str) -> Tuple[str, int]:
     if port.isdigit() and host:
         return host.strip("[]"), int(port)
     return "localhost", PORT
-
-
-def _age(p: Process) -> float:
-    """Seconds since a process started."""
-    uptime = proc.text(proc.read("/proc/uptime", 100)).split()
-    return float(uptime[0]) - p.start_ticks / float(os.sysconf("SC_CLK_TCK")) if uptime else time.time()

@@ -191,8 +191,8 @@ class Redactor(object):
             fresh["path"] = made[0][len(new_folder) + 1 :] if new_folder else made[0]
             fresh["bytes"], fresh["sha256"] = made[1], made[2]
             files.append(fresh)
-        rest = self._strings({k: v for k, v in manifest.items() if k not in (key, "absent", "created", "started")})
-        for kept in ("schema", "created", "started"):
+        rest = self._strings({k: v for k, v in manifest.items() if k not in (key, "absent", *_TIMES)})
+        for kept in ("schema", *_TIMES):
             if kept in manifest:
                 rest[kept] = manifest[kept]
         rest["redacted"] = {"identities": True, "at": utc(time.time()), "version": self.version}
@@ -212,9 +212,11 @@ class Redactor(object):
         return value
 
 
+_TIMES = ("created", "started", "job_began")
 _KEYS = frozenset(
     """
-    schema tool name version created started by host scope files captures absent clock_offset_s path file command
+    schema tool name version created started job_began by host scope files captures absent clock_offset_s path file
+    command
     start at duration_s exit_code snapshot truncated sha256 bytes what reason collector processes pid role rank
     local_rank world ppid comm state threads container cgroup libraries devices stdout stderr python root kernel
     machine complete interrupted copied modified whole_bytes part left_out stopped inner_pid

@@ -184,6 +184,9 @@ class Bundle:
     def _write_manifest(self) -> None:
         offsets = {h["host"]: h["clock_offset_s"] for h in self._hosts.values() if "clock_offset_s" in h}
         head = {"schema": SCHEMA, **self._head, "created": utc(time.time()), "clock_offset_s": offsets}
+        told = [h["collector"].get("job_began") for h in self._hosts.values() if isinstance(h.get("collector"), dict)]
+        if times := [t for t in told if isinstance(t, str)]:
+            head["job_began"] = min(times)
         lists = {
             "hosts": [self._hosts[name] for name in sorted(self._hosts)],
             "files": sorted(self._files, key=lambda f: f["path"]),

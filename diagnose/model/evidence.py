@@ -41,7 +41,7 @@ class Source:
     `path` is what the user sees: relative to the argument given, never absolute. `location` is where the bytes
     lie on this machine (a private copy for archives and stdin); it never reaches a report.
     `host`, `rank`, `taken_at` (epoch seconds), `snapshot` (0, 1, 2 …), `command` are what manifest, path or name
-    told; content may know better.
+    told; content may know better. `job_began` (epoch seconds): the manifest knows no process of the job before that.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Source:
     line_count: int = 0
     status: SourceStatus = "parsed"
     notes: tuple[str, ...] = ()
+    job_began: float | None = None
 
     @property
     def name(self) -> str:

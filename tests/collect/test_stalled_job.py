@@ -77,6 +77,7 @@ def test_names_the_sleeper_its_process_and_its_line_and_harms_nobody(stalled) ->
     assert {"kind": "rank", "name": str(SLEEPER)} in [{k: s[k] for k in ("kind", "name")} for s in finding["subjects"]]
     listing = subprocess.run(["tar", "-xzOf", str(bundle), f"{bundle.name[:-7]}/manifest.json"], capture_output=True)
     manifest = json.loads(listing.stdout)
+    assert manifest["job_began"] < manifest["started"]
     pid = next(p["pid"] for p in manifest["processes"] if p.get("rank") == SLEEPER)
     line = next(n for n, text in enumerate(JOB.read_text().splitlines(), 1) if "time.sleep" in text)
     assert f"process {pid}" in finding["summary"]

@@ -194,7 +194,7 @@ def test_a_hostile_manifest(tmp_path: Path) -> None:
             {"path": "../../etc/passwd", "command": "c"}, {"path": 7}, "nonsense",
         ],
         "absent": [{"what": ["x"]}, {"what": "y", "reason": "r", "host": "other"}, None],
-        "huge": ["x" * 1000] * 1000, "tool": "t",
+        "huge": ["x" * 1000] * 1000, "tool": "t", "job_began": "2026-11-24T09:10:00.000Z",
     }  # fmt: skip
     made = archive(tmp_path / "h.tar.gz", [("r/manifest.json", json.dumps(manifest).encode()), ("r/gpu01/a.txt", b"A")])
     one = arrived(made, tmp_path)
@@ -204,6 +204,7 @@ def test_a_hostile_manifest(tmp_path: Path) -> None:
     assert "x" not in entry and "huge" not in found["hosts"][0]["collector"]
     assert {a["host"] for a in found["absent"]} == {"gpu01"}
     assert files == {"gpu01/a.txt": b"A"}
+    assert found["job_began"] == manifest["job_began"]
 
 
 def test_a_folder_that_is_taken(tmp_path: Path) -> None:
