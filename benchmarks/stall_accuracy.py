@@ -11,7 +11,6 @@ tell.
 from __future__ import annotations
 
 import argparse
-import functools
 import secrets
 import sys
 import tempfile
@@ -31,17 +30,14 @@ from diagnose import packs, rulebook  # noqa: E402
 from diagnose.model import Diagnosis, unfold_ranks  # noqa: E402
 from diagnose.run import NothingAnalysed, Options, analyse  # noqa: E402
 
-_load = rulebook.load
-
-
-@functools.cache
-def _rules() -> rulebook.Rulebook:
-    return _load((packs.builtin("rules"),))
-
-
-rulebook.load = lambda *_, **__: _rules()  # type: ignore[assignment]  # the same rules for every incident
 NO_BLAME = ("stall/undetermined",)
 NO_SITE = ROOT / "fixtures" / "site" / "none.toml"
+
+
+def load_rules_once() -> None:
+    """The same rules for every incident of this process."""
+    rules = rulebook.load((packs.builtin("rules"),))
+    rulebook.load = lambda *_, **__: rules  # type: ignore[assignment]
 
 
 def named(diagnosis: Diagnosis) -> tuple[set[int], set[str], bool]:
@@ -121,7 +117,7 @@ def main() -> None:
     print(f"seed {seed}, {options.incidents} incidents of 8 to {options.largest} ranks", flush=True)
     draw = Random(seed)
     seeds = [draw.randrange(1 << 40) for _ in range(options.incidents)]
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs, initializer=load_rules_once) as pool:
         results = list(pool.map(run_one, seeds, [options.largest] * len(seeds), chunksize=4))
     report(results)
 

@@ -12,9 +12,19 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "benchmarks")]
 
+import pytest  # noqa: E402
 from stall_accuracy import run_one  # noqa: E402
 
+from diagnose import packs, rulebook  # noqa: E402
+
 LARGEST = 40
+
+
+@pytest.fixture(autouse=True)
+def rules_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules are loaded once for all incidents of a test."""
+    rules = rulebook.load((packs.builtin("rules"),))
+    monkeypatch.setattr(rulebook, "load", lambda *_, **__: rules)
 
 
 def outcome(seed: int, incidents: int) -> tuple[Counter[str], list[dict[str, Any]]]:
