@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,6 @@ def test_the_same_from_dirty_logs(name: str, dirt: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_the_engine_answered_itself(name: str) -> None:
     engine = stored(name)[0].report["tool"]["engine"]
-    if sys.version_info >= (3, 13):
-        pytest.skip("durable-rules has no release for this Python")
+    if sys.version_info >= (3, 13) and find_spec("durable") is None:
+        pytest.skip("durable-rules could not be built for this Python")
     assert engine.startswith("durable-rules"), engine
