@@ -18,10 +18,10 @@ import time
 import traceback
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
+import torch  # type: ignore[import-not-found]
+import torch.distributed as dist  # type: ignore[import-not-found]
 
-FAULTS = ("sleep", "exit", "mismatch", "skip", "barrier")
+FAULTS = ("sleep", "exit", "mismatch", "skip", "barrier", "detail-mismatch", "detail-missing")
 WORLD, STEPS, AT = 4, 8, 6
 TIMEOUT_S, SETTLED_S, LIMIT_S = 12, 2, 60
 
@@ -40,19 +40,21 @@ def dump(rank: int, folder: Path) -> None:
 
 
 def step(number: int, rank: int, fault: str, pair: dist.ProcessGroup) -> None:
-    """One step of the training loop; at step AT the fault."""
+    """One step of the training loop; at step AT the fault. `detail-…`: PyTorch checks every call beforehand."""
     if number == AT and fault == "sleep" and rank == 2:
         time.sleep(TIMEOUT_S + 3)
     if number == AT and fault == "exit" and rank == 2:
         time.sleep(0.5)
         os._exit(3)
-    if number == AT and fault == "mismatch" and rank == 1:
+    if number == AT and fault in ("mismatch", "detail-missing") and rank == 1:
         dist.broadcast(torch.ones(8), 0)
     if number == AT and fault == "barrier" and rank == 0:
         dist.barrier()
     dist.all_reduce(torch.ones(64), group=pair)
     if number == AT and fault == "skip" and rank == 3:
         return
+    if number == AT and fault == "detail-mismatch" and rank == 1:
+        dist.broadcast(torch.ones(8), 0)
     dist.all_reduce(torch.ones(1000 + number % 3))
     print(f"step {number} loss {3.0 - number * 0.1:.3f}", flush=True)
 
@@ -66,7 +68,7 @@ def work(rank: int, fault: str, folder: Path, port: int) -> None:
         RANK=str(rank), WORLD_SIZE=str(WORLD), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), LOCAL_RANK=str(rank),
         TORCHELASTIC_USE_AGENT_STORE="True", GLOO_SOCKET_IFNAME="lo", TORCH_FR_BUFFER_SIZE="2000",
     )  # fmt: skip
-    if fault == "mismatch":
+    if fault.startswith("detail"):
         os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
         dist.set_debug_level_from_env()
     torch.set_num_threads(1)

@@ -90,6 +90,12 @@ def failed_by_peers(base: FactBase) -> set[int]:
 
     Where somebody waited in vain, those who waited: connections that broke later were broken by them.
     """
+    failed, waited = failures(base)
+    return waited or failed
+
+
+def failures(base: FactBase) -> tuple[set[int], set[int]]:
+    """Ranks with an error that blames a peer or the network, and those of them that waited until a time limit."""
     failed: set[int] = set()
     waited: set[int] = set()
     for o in base.observations:
@@ -99,7 +105,7 @@ def failed_by_peers(base: FactBase) -> set[int]:
             failed.add(rank)
             if o.kind == "torch_timeout" or _WAITED.search(_words(o)):
                 waited.add(rank)
-    return waited or failed
+    return failed, waited
 
 
 def _words(o: Fact) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks, unfold_ranks
 from diagnose.tables.progress.stall import (
@@ -68,21 +68,54 @@ def _signature(parts: tuple[Value | None, ...]) -> str:
     return " ".join(str(p) for p in parts if p is not None)
 
 
+@dataclass
+class _Reported:
+    """What ranks report of each other's calls under one number; two reports with a call of a rank in common are one."""
+
+    differs: str
+    seq: int | None
+    calls: dict[str, set[int]]
+    facts: list[Fact]
+
+    def take(self, other: _Reported) -> None:
+        for text, ranks in other.calls.items():
+            self.calls.setdefault(text, set()).update(ranks)
+        self.facts += other.facts
+
+    def meets(self, other: _Reported) -> bool:
+        return self.seq == other.seq and any(ranks & other.calls.get(text, set()) for text, ranks in self.calls.items())
+
+
 def checked_mismatches(base: FactBase) -> Iterator[Fact]:
-    """What PyTorch's own checks (fingerprints, desync report) found, as one signature mismatch."""
+    """What PyTorch's own checks (fingerprints, desync report) found: one signature mismatch for all reports of it."""
+    several: list[_Reported] = []
     for o in base.observations:
-        if o.kind != "torch_mismatch":
-            continue
-        rank, other, f = o.fields.get("rank"), o.fields.get("rank_other"), o.fields
-        a = _signature((f.get("op"), f.get("shape"), f.get("dtype")))
-        b = _signature((f.get("op_other"), f.get("shape_other"), f.get("dtype_other")))
-        if f.get("differs") == "seq":
-            a, b = f"{a} #{f.get('seq', '?')}", f"{b} #{f.get('seq_other', '?')}"
+        if o.kind == "torch_mismatch":
+            one = _reported(o)
+            same = [r for r in several if r.meets(one)]
+            for r in same:
+                one.take(r)
+            several = [r for r in several if r not in same] + [one]
+    for r in several:
+        (a, a_ranks), (b, b_ranks) = sorted(r.calls.items(), key=lambda i: (-len(i[1]), min(i[1], default=0)))[:2]
+        others = {rank for text, ranks in r.calls.items() if text != a for rank in ranks}
+        odd = others if len(others) < len(a_ranks) else others | a_ranks
         fields: dict[str, Value] = {
-            "seq": f.get("seq", 0), "differs": str(f["differs"]), "a": a, "b": b,
-            "a_ranks": "" if rank is None else str(rank), "b_ranks": "" if other is None else str(other),
-            "what": what("collective", seq if isinstance(seq := f.get("seq"), int) else None, None),
+            "seq": r.seq or 0, "differs": r.differs, "a": a, "b": b, "a_ranks": fold_ranks(a_ranks),
+            "b_ranks": fold_ranks(b_ranks), "a_who": who(fold_ranks(a_ranks)), "b_who": who(fold_ranks(b_ranks)),
+            "what": what("collective", r.seq, None), "odd_ranks": fold_ranks(odd),
         }  # fmt: skip
-        fields["a_who"], fields["b_who"] = who(str(fields["a_ranks"])), who(str(fields["b_ranks"]))
-        fields["odd_ranks"] = fold_ranks({r for r in (rank, other) if isinstance(r, int)})
-        yield Fact("", "signature_mismatch", fields, o.evidence)
+        yield Fact("", "signature_mismatch", fields, some_evidence(r.facts))
+
+
+def _reported(o: Fact) -> _Reported:
+    f = o.fields
+    a = _signature((f.get("op"), f.get("shape"), f.get("dtype")))
+    b = _signature((f.get("op_other"), f.get("shape_other"), f.get("dtype_other")))
+    if f.get("differs") == "seq":
+        a, b = f"{a} #{f.get('seq', '?')}", f"{b} #{f.get('seq_other', '?')}"
+    elif a == b:
+        b += f" of another {f['differs']}"
+    sides = ((a, f.get("rank")), (b, f.get("rank_other")))
+    calls = {text: {rank} if isinstance(rank, int) else set[int]() for text, rank in sides}
+    return _Reported(str(f["differs"]), seq if isinstance(seq := f.get("seq"), int) else None, calls, [o])

@@ -33,7 +33,7 @@ def _classes(found: Recording) -> list[tuple[list[int], list[tuple[int, ...]]]]:
     for group in found.groups:
         kind = group.desc or group.name
         transfers = any(r.p2p_seq is not None or r.enqueued is None for r in group.rows.values())
-        for place, rank in enumerate(group.members):
+        for place, rank in enumerate(group.everyone()):
             row = group.rows.get(rank)
             if row is None:
                 continue
@@ -69,8 +69,8 @@ def _odd(ranks: list[int], vectors: list[tuple[int, ...]]) -> set[int]:
     return odd if len(odd) * 2 < len(ranks) else set()
 
 
-def against_the_order(found: Recording, operations: Sequence[Operation]) -> set[int]:
-    """Ranks that call two of these operations in another order than most ranks do; empty when there is no majority.
+def against_the_order(found: Recording, operations: Sequence[Operation], times: int = 3) -> set[int]:
+    """Ranks that call two of these operations in another order than `times` as many do; empty when nobody does.
 
     The same number in a group of the same description stands for the same call of the program; a transfer counts where
     it is pending.
@@ -93,7 +93,7 @@ def against_the_order(found: Recording, operations: Sequence[Operation]) -> set[
     for n, first in enumerate(calls):
         for second in calls[n + 1 :]:
             if first[0] != second[0]:
-                votes.update(_minority(places[first], places[second]))
+                votes.update(_minority(places[first], places[second], times))
     return {r for r, n in votes.items() if n == max(votes.values())}
 
 
@@ -109,7 +109,7 @@ def _place(row: Row, seq: int) -> int:
     return row.order if row.pending == seq else -2
 
 
-def _minority(first: dict[int, int], second: dict[int, int]) -> set[int]:
+def _minority(first: dict[int, int], second: dict[int, int], times: int) -> set[int]:
     forwards: set[int] = set()
     backwards: set[int] = set()
     for rank in first.keys() & second.keys():
@@ -117,4 +117,4 @@ def _minority(first: dict[int, int], second: dict[int, int]) -> set[int]:
         if a != b and -2 not in (a, b):
             (forwards if a < b else backwards).add(rank)
     small, large = sorted((forwards, backwards), key=len)
-    return small if small and len(small) * 3 <= len(large) else set()
+    return small if small and len(small) * times <= len(large) else set()

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
-from diagnose.tables.progress.crashes import failed_by_peers, vanished
+from diagnose.tables.progress.crashes import failures, vanished
 from diagnose.tables.progress.divergence import Divergence, codes_at, divergence, texts_of
 from diagnose.tables.progress.holdups import Judge, Verdict
 from diagnose.tables.progress.logged import add_logged
+from diagnose.tables.progress.order import against_the_order
 from diagnose.tables.progress.recorder import Group, Recording, recording, symptom_age
-from diagnose.tables.progress.stall import MAX_GROUPS, some_evidence, what, who
-from diagnose.tables.progress.waits import End, ends
+from diagnose.tables.progress.stall import MAX_GROUPS, known_ranks, some_evidence, what, who
+from diagnose.tables.progress.waits import End, Operation, ends
 
 LONG_PENDING_S = 30.0
 """An operation pending for so long when its dump was taken is no snapshot of normal progress (chosen by us)."""
@@ -33,13 +34,14 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
     all_ends = ends(found)
     verdict.waiting = {r for g in found.groups for r, row in g.rows.items() if row.pending is not None or row.peers}
     mismatched = _mismatches(found, all_ends, verdict)
-    failed = failed_by_peers(base)
-    silent = (
-        set(range(max([base.world or 0, found.world, *(r + 1 for r in found.dumps)]))) - found.dumps.keys() - failed
-    )
-    verdict.vanished = vanished(base, silent) if failed and not crashes else {}
+    failed, waited = failures(base)
+    last = max(*found.dumps, *known_ranks(base), (base.world or 0) - 1, found.world - 1)
+    silent = set(range(last + 1)) - found.dumps.keys() - failed
+    left = [_past_failed(e, failed, waited or failed, silent) for e in all_ends if not _explained(e, mismatched)]
+    if failed and not crashes and not mismatched and all(e.kind == "unknown" for e in left):
+        verdict.vanished = vanished(base, silent)
     judge = Judge(base, found, {**crashes, **verdict.vanished}, verdict, certain=certain, alone=alone)
-    judge.ends([_past_failed(e, failed, silent) for e in all_ends if not _explained(e, mismatched)])
+    judge.ends(left)
     verdict.decided = bool(verdict.guilty) or any(f.kind == "wait_cycle" for f in verdict.facts)
     return verdict
 
@@ -48,15 +50,30 @@ def _given_up(found: Recording) -> bool:
     return any(r.fact.fields.get("pending_retired") is True for g in found.groups for r in g.rows.values())
 
 
-def _past_failed(end: End, failed: set[int], silent: set[int]) -> End:
-    """A rank that failed because of a peer called nothing more and is not to blame: look at the silent ones."""
-    if end.kind != "behind" or not set(end.ranks) <= failed:
+def _past_failed(end: End, failed: set[int], victims: set[int], silent: set[int]) -> End:
+    """A rank that failed because of a peer called nothing more and is not to blame: look at the silent ones.
+
+    Neither is one whose operation nobody but such ranks has finished: PyTorch counts a failed operation as finished.
+    """
+    if end.kind == "own_gpu":
+        if not all(_finishers(o) <= failed for o in end.operations):
+            return end
+    elif end.kind != "behind" or not set(end.ranks) <= victims:
         return end
     for operation in end.operations:
         for rank in end.ranks:
             operation.behind.pop(rank, None)
         operation.unknown |= silent
     return End("unknown", (), end.operations, end.victims)
+
+
+def _finishers(operation: Operation) -> set[int]:
+    """Ranks whose dump says that it is complete."""
+    seq = operation.seq
+    rows = operation.group.rows.items()
+    return {
+        r for r, row in rows if seq is not None and row.completed >= seq and (row.pending is None or row.pending > seq)
+    }
 
 
 _Odd = tuple[Group, Divergence, set[int]]
@@ -79,7 +96,7 @@ def _mismatches(
         sides = list(d.codes.values())
         odd = {r for side in sides[1:] for r in side}
         if len(odd) >= len(sides[0]):
-            odd = _odd_by_siblings(found, group, d)
+            odd = _odd_by_siblings(found, group, d) or _odd_by_order(found, all_ends, d)
             if not odd and sum(map(len, sides)) >= len(list(group.everyone())):
                 odd = {r for side in sides for r in side}
         pendings = (group.rows[r].pending for side in sides for r in side)
@@ -107,6 +124,13 @@ def _odd_by_siblings(found: Recording, group: Group, d: Divergence) -> set[int]:
             votes.update(codes_at(other.rows, d.seq))
     right = [code for code in d.codes if votes[code]]
     return {r for code, ranks in d.codes.items() if code not in right for r in ranks} if len(right) == 1 else set()
+
+
+def _odd_by_order(found: Recording, all_ends: Sequence[End], d: Divergence) -> set[int]:
+    """Of two equal sides, the one that calls this and what others wait in in another order than most ranks do."""
+    strange = against_the_order(found, [o for e in all_ends for o in e.operations], times=2)
+    sides = [set(ranks) for ranks in d.codes.values() if strange & set(ranks)]
+    return sides[0] if len(sides) == 1 and sides[0] <= strange else set()
 
 
 def _mismatch_fact(found: Recording, group: Group, d: Divergence, odd: set[int]) -> Fact:
