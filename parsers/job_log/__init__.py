@@ -17,14 +17,15 @@ TOPICS = ("process_exit",)
 GATES = _slurm.GATES + _kubernetes.GATES + _mpi.GATES + _credentials.GATES
 
 _SURE = re.compile(
-    r"slurmstepd: |srun: error: |srun: Job step|JobState=|^\s*JobID[ |]|oom[_-]kill event|OOMKilled|^ {4,8}Exit Code:"
+    r"slurmstepd: |srun: (?:error: |Job step|Terminating|Force Terminated|forcing job|sending Ctrl-C)"
+    r"|JobState=|^\s*JobID[ |]|oom[_-]kill event|OOMKilled|^ {4,8}Exit Code:"
     r"|noticed that process rank|detected that one or more processes exited"
     r"|MPI_ABORT was invoked|BAD TERMINATION OF ONE"
     r"|[Rr]ewound credential|[Ee]xpired credential(?!s)|[Cc]lock skew too great|clock difference against peer"
     r"|certificate is not yet valid|is not yet valid: current time|^NAME\s{1,80}READY\s{1,20}STATUS"
     r"|^\s*(?:\S{1,40}\s+)?(?:Warning|Normal)\s+(?:Evicted|Preempted|OOMKilling|SystemOOM|NodeNotReady|TaintManager"
     r"|FailedScheduling|UnexpectedAdmissionError)"
-    r"|exitCode: \d",
+    r"|exitCode: \d|^srun: .{1,2000}: exited abnormally",
     re.MULTILINE,
 )
 _LIKELY = re.compile(
@@ -37,7 +38,7 @@ _BIG = 4 << 20
 
 def sniff(head: str, name: str) -> float:
     """0.9 for output of Slurm, kubectl or mpirun; 0.5 for a killed process, or a log too big to see its end."""
-    if any(gate in head for gate in GATES) or "srun: Job step" in head:
+    if any(gate in head for gate in GATES):
         if _SURE.search(head):
             return 0.9
         if _LIKELY.search(head):
@@ -102,6 +103,9 @@ class _Job:
             self._add(seen, None)
         ranked = not self.torchrun and any(len(tasks) > 1 for tasks in self.slurm.tasks_of.values())
         for seen in self._tasks:
+            hosts = self.slurm.hosts_of.get(seen.key[1:], ())
+            if len(hosts) > 1:
+                seen.fields["hosts"] = len(hosts)
             if not ranked:
                 seen.key = (*seen.key, *seen.ranks[:1])
                 seen.ranks = ()

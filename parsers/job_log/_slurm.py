@@ -20,6 +20,11 @@ GATES = (
     "exceeded memory limit",
     "Node failure on",
     "srun: Terminating",
+    "srun: Force Terminated",
+    "srun: forcing job termination",
+    "srun: sending Ctrl-C",
+    "srun: Job step aborted",
+    ": exited abnormally",
 )
 
 _CANCELLED = re.compile(
@@ -33,6 +38,12 @@ _TASKS = re.compile(
     r"srun: error: (?P<hosts>\S{1,2000}): tasks? (?P<tasks>[\d,-]{1,2000}): "
     r"(?:Exited with exit code (?P<code>\d{1,3})|(?P<word>[A-Z][A-Za-z ]{2,40}?)(?: \(core dumped\))?$)"
 )
+_ABNORMAL = re.compile(
+    r"srun: (?:step:|StepId=|Job step )\S{1,40} (?:.{1,2000}; )?tasks? (?P<tasks>[\d,-]{1,2000}): exited abnormally"
+)
+_FROM_OUTSIDE = ("srun: forcing job termination", "srun: sending Ctrl-C", "srun: Force Terminated")
+_ENDING = ("srun: Terminating", "srun: Job step aborted")
+"""srun's words for the end of a step: what ends later was ended, whoever began."""
 _OOM = re.compile(r"Detected \d{1,6} oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(?P<job>[\w.+]{1,40})")
 _MEMORY = re.compile(
     r"(?:Job|Step|StepId=)\s?(?P<job>[\d.]{1,30}) exceeded memory limit|Exceeded (?:job|step) memory limit"
@@ -56,6 +67,7 @@ _STATES: dict[str, tuple[str | None, str | None]] = {  # state: (event, reason o
     "CANCELLED+": ("cancelled", "cancelled"),
     "BOOT_FAIL": ("node_fail", "node_fail"),
 }
+_ENDED = ("time_limit", "preempted", "cancelled")
 _FINE = ("COMPLETED", "RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "REQUEUED", "SUSPENDED", "RESIZING")
 _EXIT_CODE = re.compile(r"\d{1,3}:\d{1,3}")
 _RULE = re.compile(r"\s*-{3,}(?:\s+-{3,})*\s*$")
@@ -68,6 +80,8 @@ class Slurm:
         self.judged = False
         """A job's or step's state was told, good or bad."""
         self.tasks_of: dict[str, set[int]] = {}
+        self.hosts_of: dict[tuple[int | None, str, str], set[str]] = {}
+        """Exit code, signal and reason of tasks, as srun tells them -> hosts."""
         self._columns: list[str] = []
         self._widths: list[tuple[int, int]] = []
         self._job: str | None = None
@@ -75,11 +89,17 @@ class Slurm:
         self._told: set[tuple[str, str, str]] = set()
         self._failed = self._ending = False
         """A task failed by itself; after that, the end of the step is its consequence."""
+        self._ends_of: dict[str, str] = {}
+        """Jobs that sacct says were ended from outside, and why."""
 
     def feed(self, line: Line, text: str) -> Iterator[Seen]:
         """What this line says."""
-        if "srun: Terminating" in text:
-            self._ending = self._ending or self._failed
+        if any(words in text for words in _ENDING):
+            self._ending = True
+        elif any(words in text for words in _FROM_OUTSIDE):
+            yield from self._from_outside(line, text)
+        elif ": exited abnormally" in text:
+            yield from self._abnormal(line, text)
         elif "*** " in text:
             yield from self._cancelled(line, text)
         elif "srun: error: " in text:
@@ -106,11 +126,26 @@ class Slurm:
         self._ending = True
         yield Seen("job_event", fields, [line], m["host"], at=at, key=(event, m["job"], m["host"]))
 
+    def _from_outside(self, line: Line, text: str) -> Iterator[Seen]:
+        """Somebody pressed Ctrl-C, or the controller ended the step."""
+        self.judged = True
+        if not self._ending and not self._failed:
+            yield Seen("job_event", {"event": "cancelled", "text": short(text)}, [line], key=("cancelled", "srun"))
+        self._ending = True
+
+    def _abnormal(self, line: Line, text: str) -> Iterator[Seen]:
+        """Tasks that srun had not told of before it ended the others."""
+        m = _ABNORMAL.search(text)
+        if m and not self._failed and not self._ending:
+            self._failed = self.judged = True
+            fields = {"reason": "error", "reporter": "slurm", "text": short(text)}
+            yield Seen("process_exit", fields, [line], None, tuple(_numbers(m["tasks"])), key=("srun", "abnormal"))
+
     def _srun(self, line: Line, text: str) -> Iterator[Seen]:
         node = _NODE.search(text)
         if node:
             fields = {"event": "node_fail", "text": short(text)}
-            self.judged = True
+            self.judged = self._failed = True
             yield Seen("job_event", fields, [line], _one_host(node["host"]), key=("node_fail", node["host"]))
             return
         m = _TASKS.search(text.rstrip())
@@ -124,15 +159,18 @@ class Slurm:
         if "reason" not in fields:
             return
         self.judged = True
-        if fields["reason"] == "killed" and self._ending:
+        if self._ending and fields["reason"] != "oom":
             fields["reason"] = "cancelled"
         self._failed = self._failed or fields["reason"] != "cancelled"
         fields |= {"reporter": "slurm", "text": short(text)}
         host = _one_host(m["hosts"])
         tasks = tuple(_numbers(m["tasks"]))
+        self.hosts_of.setdefault((code, word, fields["reason"]), set()).update({host} if host else {"", m["hosts"]})
         if host:
             self.tasks_of.setdefault(host, set()).update(tasks)
-        yield Seen("process_exit", fields, [line], host, tasks, key=("srun", code, word))
+        yield Seen("process_exit", fields, [line], host, tasks, key=("srun", code, word, fields["reason"]))
+        if fields["reason"] == "cancelled" and not self._failed and not self._ending:
+            yield Seen("job_event", {"event": "sigterm", "text": short(text)}, [line], key=("sigterm", "srun"))
         if fields["reason"] == "oom":
             yield Seen("job_event", {"event": "oom", "text": short(text)}, [line], host, key=("oom", "srun", host))
 
@@ -188,6 +226,10 @@ class Slurm:
         if (base, word, exit_code) in self._told:  # the batch step repeats its job
             return
         self._told.add((base, word, exit_code))
+        if reason in _ENDED and base == job:
+            self._ends_of[base] = reason
+        elif reason == "error":
+            reason = self._ends_of.get(base, reason)
         host = _one_host(nodes) if nodes else None
         text = short(f"job {job} {state} {exit_code}")
         if event:

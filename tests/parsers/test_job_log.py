@@ -116,6 +116,61 @@ srun: error: gpu-a02: tasks 10-17: Killed
     assert {r.fields["reason"] for r in of(found, "process_exit")} == {"cancelled"}
 
 
+@pytest.mark.parametrize(
+    ("mark", "events"),
+    [
+        ("slurmstepd: error: *** STEP 4711.0 ON gpu-a01 CANCELLED AT 2026-03-04T17:20:00 DUE TO TIME LIMIT ***", 1),
+        ("srun: Force Terminated StepId=4711.0", 1),
+        ("^Csrun: sending Ctrl-C to StepId=4711.0\nsrun: forcing job termination", 1),
+        ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", 0),
+        ("srun: Terminating StepId=4711.0", 0),
+    ],
+)
+def test_how_tasks_end_after_the_end_of_the_step_is_no_fault(mark: str, events: int) -> None:
+    text = f"""{mark}
+srun: error: gpu-a01: tasks 0-3: Exited with exit code 1
+srun: error: gpu-a02: task 4: Segmentation fault (core dumped)
+srun: error: gpu-a02: tasks 5-7: Killed
+"""
+    found = run(PARSER, text)
+    assert {r.fields["reason"] for r in of(found, "process_exit")} == {"cancelled"}
+    assert len(of(found, "job_event")) == events
+
+
+def test_tasks_that_somebody_terminated() -> None:
+    said = "srun: error: gpu-a01: tasks 0-2: Terminated\nsrun: error: gpu-a01: task 3: Exited with exit code 143\n"
+    found = run(PARSER, said)
+    assert {r.fields["reason"] for r in of(found, "process_exit")} == {"cancelled"}
+    assert [r.fields["event"] for r in of(found, "job_event")] == ["sigterm"]
+
+
+def test_a_task_that_ended_before_srun_ended_the_others() -> None:
+    text = """srun: First task exited 60s ago
+srun: StepId=4711.0 tasks 1-7: running
+srun: StepId=4711.0 task 0: exited abnormally
+srun: Terminating StepId=4711.0
+srun: error: gpu-a01: tasks 1-7: Killed
+"""
+    exits = of(run(PARSER, text), "process_exit")
+    assert {(r.rank, r.fields["reason"]) for r in exits} == {(0, "error"), *((n, "cancelled") for n in range(1, 8))}
+
+
+def test_tasks_of_several_hosts_that_ended_alike_are_counted() -> None:
+    text = "srun: error: gpu-a01: tasks 0-3: Killed\nsrun: error: gpu-a02: tasks 4-7: Killed\n"
+    assert {r.fields.get("hosts") for r in of(run(PARSER, text), "process_exit")} == {2}
+    (alone,) = run(PARSER, "srun: error: gpu-a01: task 3: Killed\n")
+    assert "hosts" not in alone.fields
+
+
+def test_a_step_of_a_job_that_sacct_calls_cancelled() -> None:
+    text = """JobID|State|ExitCode|NodeList
+4711|TIMEOUT|0:0|gpu-a[01-02]
+4711.batch|CANCELLED|0:15|gpu-a01
+4711.0|FAILED|1:0|gpu-a[01-02]
+"""
+    assert {r.fields["reason"] for r in of(run(PARSER, text), "process_exit")} == {"time_limit"}
+
+
 def test_a_row_of_sacct_that_was_edited() -> None:
     text = """JobID           JobName  Partition      State ExitCode
 ------------ ---------- ---------- ---------- --------

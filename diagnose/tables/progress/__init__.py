@@ -13,7 +13,16 @@ from dataclasses import replace
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
 from diagnose.tables.progress.calls import coll_stalls, init_stalls, inspector_stalls
-from diagnose.tables.progress.crashes import crashed_ranks, failed_by_peers, named_absent, silent_stall, vanished
+from diagnose.tables.progress.crashes import (
+    crashed_ranks,
+    cut_exceptions,
+    failed_by_peers,
+    introduced,
+    named_absent,
+    nameless_crash,
+    silent_stall,
+    vanished,
+)
 from diagnose.tables.progress.mismatches import checked_mismatches, placed, watchdog_mismatches
 from diagnose.tables.progress.ras import RasVerdict, ras_verdict
 from diagnose.tables.progress.recorded import recorded
@@ -26,9 +35,11 @@ from diagnose.tables.progress.stall import (
     device_words,
     devices,
     has_symptoms,
+    init_failed,
     known_ranks,
     others,
     placed_ranks,
+    suffering,
     suspect,
     waiting_ranks,
     what,
@@ -62,13 +73,18 @@ def derive(base: FactBase) -> Iterator[Fact]:
     named = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "absent"} | named_absent(base)
     named = {r: f for r, f in named.items() if r not in recorder.guilty and r not in crashes}
     yield from (placed(base, m) for m in mismatches)
-    yield from crashes.values()
+    lost = [introduced(c) for c in crashes.values()]
+    if stalls and not lost and not named and not any(s.behind for s in stalls):
+        lost = [crash] if (crash := nameless_crash(base)) else []
+    yield from lost
+    if not lost and not stalls and not decided:
+        yield from cut_exceptions(base)
     if stalls or named:
         yield from named.values()
     known = known_ranks(base)
     idle = known - waiting_ranks(base)
     for stall in stalls[:MAX_GROUPS]:
-        yield from stall_facts(base, stall, crashes, named, idle, mismatches)
+        yield from stall_facts(base, stall, crashes, named, idle, mismatches, died=bool(lost))
     world = max([base.world or 0, *(s.world or 0 for s in stalls)])
     silent = set(range(world)) - known
     if (stalls or decided) and silent:
@@ -108,14 +124,15 @@ def _all_launched(stall: Stall, status: Fact) -> Stall:
 
 def stall_facts(
     base: FactBase, stall: Stall, crashes: Mapping[int, Fact], named: Mapping[int, Fact], idle: set[int],
-    mismatches: list[Fact],
+    mismatches: list[Fact], *, died: bool,
 ) -> Iterator[Fact]:  # fmt: skip
+    """A stall with what is known of the ranks in it. `died`: a process is known to have ended, `crashes`: its rank."""
     everyone = set(range(stall.world)) if stall.world else set()
     behind = set(stall.behind) - set(crashes)
     silent = everyone - set(stall.waiting) - set(stall.behind) - set(crashes) - set(named)
     entered = bool(everyone) and stall.waiting >= everyone
     own_mismatch = any(m.fields.get("group") == stall.group for m in mismatches)
-    if crashes:
+    if died:
         verdict = "missing_rank"
     elif own_mismatch or stall.mismatch:
         verdict = "mismatch"
@@ -137,8 +154,7 @@ def stall_facts(
     }  # fmt: skip
     fields.update({k: v for k, v in optional.items() if v is not None})
     if stall.kind == "init":
-        errors = ("nccl_connect_error", "nccl_error_return")
-        fields["complaints"] = has_symptoms(base) or any(o.kind in errors for o in base.observations)
+        fields["complaints"] = init_failed(base)
     if stall.world:
         fields["silent"], fields["silent_count"] = fold_ranks(silent), len(silent)
     fields |= {
@@ -146,6 +162,8 @@ def stall_facts(
         "what": what(stall.op, stall.seq, stall.group),
         "certain": True,
     }
+    if died:
+        fields["effect"] = suffering(stall)
     guilty = [suspect(base, rank, "behind", stall, stall.behind[rank]) for rank in sorted(behind - set(named))]
     present = silent & idle
     if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":

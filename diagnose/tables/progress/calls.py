@@ -10,6 +10,7 @@ from diagnose.model import Fact, FactBase, Value
 from diagnose.tables.progress.mismatches import mismatch_fact
 from diagnose.tables.progress.stall import (
     Stall,
+    hang_signs,
     some_evidence,
 )
 
@@ -80,7 +81,12 @@ def _coll_mismatch(comm: str, ranks: Mapping[int, list[Fact]]) -> Fact | None:
 
 
 def init_stalls(base: FactBase, crashed: set[int]) -> Iterator[Stall]:
-    """Communicators that some ranks started and none completed, where the log shows that init failed or hangs."""
+    """Communicators that some ranks started and none completed, where something else says that the job hangs or died.
+
+    Without that word the log may be cut, or the job may have started a second ago.
+    """
+    if not crashed and not hang_signs(base):
+        return
     comms: dict[str, dict[str, dict[int, Fact]]] = defaultdict(lambda: defaultdict(dict))
     for o in base.observations:
         rank = o.fields.get("comm_rank")

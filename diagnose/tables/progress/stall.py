@@ -12,6 +12,8 @@ PROGRESS_KINDS = ("torch_pg_status", "torch_timeout", "nccl_collective")
 """Observations that tell how far a rank got: they, not its stack or its start, show that it is behind."""
 NO_NUMBER = -1
 """Stands for the sequence number of a time-out whose dialect prints none (PyTorch 1.8 and older)."""
+_TAKEN_OF_HANGS = frozenset({"python_stack", "ras_comm", "ras_count", "ras_missing"})
+_OF_HANGS = frozenset({"xid", "hung_task", "cpu_lockup"})
 MAX_SUSPECTS = 40
 MAX_GROUPS = 10
 
@@ -103,6 +105,16 @@ def others(stall: Stall, silent: set[int]) -> str:
     return f"ranks {fold_ranks(gaps)}, and any above {top}, are silent in these files"
 
 
+def suffering(stall: Stall) -> str:
+    """What ranks suffer that lost another one, as a sentence without its full stop."""
+    if not stall.waiting:
+        return "The errors of the others follow from this"
+    several = len(stall.waiting) > 1
+    words = _sentence(who(fold_ranks(stall.waiting))) + (" are known to wait for it" if several else " waits for it")
+    words += f" in {what(stall.op, stall.seq, stall.group)}" if stall.op else ""
+    return words + (" and are victims" if several else " and is a victim")
+
+
 def suspect(base: FactBase, rank: int, reason: str, stall: Stall, reached: int | None) -> Fact:
     own = [o for o in base.observations if o.fields.get("rank") == rank and o.evidence]
     last = next((o for o in reversed(own) if o.kind in PROGRESS_KINDS), own[-1] if own else None)
@@ -133,6 +145,22 @@ def has_symptoms(base: FactBase) -> bool:
     """Somebody complains about others: time-outs, closed connections, aborts, distributed errors."""
     kinds = {"torch_timeout", "torch_error", "torch_heartbeat", "nccl_peer_closed", "torch_barrier", "torch_store"}
     return any(o.kind in kinds for o in base.observations)
+
+
+def init_failed(base: FactBase) -> bool:
+    """Somebody complains, or could not connect."""
+    errors = ("nccl_connect_error", "nccl_error_return")
+    return has_symptoms(base) or any(o.kind in errors for o in base.observations)
+
+
+def hang_signs(base: FactBase) -> bool:
+    """Something says that the job hangs or failed: complaints, and what is taken of a job only when it hangs."""
+    return init_failed(base) or any(
+        o.kind in _TAKEN_OF_HANGS
+        or (o.kind == "kernel_event" and o.fields["event"] in _OF_HANGS and not o.get("old"))
+        or (o.kind == "job_event" and o.fields["event"] == "time_limit")
+        for o in base.observations
+    )
 
 
 def longest(facts: list[Fact], name: str) -> float | None:
