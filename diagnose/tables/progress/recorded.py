@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
-from diagnose.tables.progress.crashes import failures, vanished
+from diagnose.tables.progress.crashes import failures, named_absent, vanished
 from diagnose.tables.progress.divergence import Divergence, codes_at, divergence, texts_of
 from diagnose.tables.progress.holdups import Judge, Verdict
 from diagnose.tables.progress.logged import add_logged
@@ -42,12 +42,27 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
         verdict.vanished = vanished(base, silent)
     judge = Judge(base, found, {**crashes, **verdict.vanished}, verdict, certain=certain, alone=alone)
     judge.ends(left)
+    if failed and not verdict.facts and not crashes and not named_absent(base):
+        verdict.facts.append(_failed_in_vain(base, failed, silent, crashed=bool(verdict.vanished)))
     verdict.decided = bool(verdict.guilty) or any(f.kind == "wait_cycle" for f in verdict.facts)
     return verdict
 
 
 def _given_up(found: Recording) -> bool:
     return any(r.fact.fields.get("pending_retired") is True for g in found.groups for r in g.rows.values())
+
+
+def _failed_in_vain(base: FactBase, failed: set[int], silent: set[int], *, crashed: bool) -> Fact:
+    """Ranks failed because of a peer, but no dump shows an operation that is not finished."""
+    errors = [o for o in base.observations if o.fields.get("rank") in failed]
+    fields: dict[str, Value] = {
+        "evidence_kind": "flight_recorder", "verdict": "missing_rank" if crashed else "partial_evidence",
+        "waiting": fold_ranks(failed),
+        "waiting_count": len(failed), "behind": "", "behind_count": 0, "silent": fold_ranks(silent),
+        "silent_count": len(silent), "all_entered": False, "certain": True, "what": what(None, None, ""),
+        "others": f"{who(fold_ranks(silent))} left no dump" if silent else "no rank is silent",
+    }  # fmt: skip
+    return Fact("", "stall", fields, some_evidence(errors))
 
 
 def _past_failed(end: End, failed: set[int], victims: set[int], silent: set[int]) -> End:
