@@ -101,7 +101,7 @@ def _finding(
     return Finding(
         id=rule.id, severity=severity, confidence=confidence,
         role="context" if severity == "info" else "root", title=texts.title,
-        summary=render(texts.says, _spoken(lead, "the host")),
+        summary=render(texts.says, lead),
         subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
         next_evidence=_next_evidence(rule, looks, unchecked, covered), look_alikes=looks,
         references=rule.references,

@@ -1,9 +1,12 @@
 """Sentences of rules with facts filled in: `{pause.device} pauses {pause.value:.1%} of the time`.
 
 A placeholder is `alias.field` with an optional format specification; nothing else of Python's format language is
-allowed. A field that is not known is written as "unknown". What stands in `[[ … ]]` is said only when all its fields
-are known; `[[a||b]]` says b otherwise: `{err.host}[[ {err.device}]] lost [[{err.peer}||its peer]]`. The
-format `w` writes the words of a name: `timed_out` as "timed out".
+allowed. What stands in `[[ … ]]` is said only when all its fields are known; `[[a||b]]` says b otherwise:
+`{err.host}[[ {err.device}]] lost [[{err.peer}||its peer]]`. The format `w` writes the words of a name: `timed_out`
+as "timed out".
+
+A sentence is silent about a host that nobody names (` on {a.host}`, `{a.host} {a.device}`) or says "the host", and
+about brackets in which nothing is known. Any other unknown field is written as "unknown".
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import shlex
 import string
 from collections.abc import Mapping
 
-from diagnose.model import Fact, Value
+from diagnose.model import UNNAMED_HOST, Fact, Value
 from diagnose.vocabulary import Vocabulary, did_you_mean
 
 UNKNOWN = "unknown"
@@ -26,6 +29,12 @@ _OPTIONAL = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
 _OTHERWISE = "||"
 _CLIMBS = re.compile(r"(?:^|/)\.\.(?:/|$)")
 _WORDS = "w"
+_NAMES = re.compile(r"\{([a-z][^{}]*)\}")
+_BRACKETS = re.compile(r" ?\([^()\[\]]*\)")
+_START = re.compile(r"(?:On \{(?P<on>[a-z]\w*\.host)\},? |\{(?P<alone>[a-z]\w*\.host)\}: )")
+_AT = re.compile(r" at \{(?P<device>[a-z]\w*\.device)\}")
+_HOST = re.compile(r"(?P<lead>,? on )?\{(?P<host>[a-z]\w*\.host)\}(?: \{(?P<device>[a-z]\w*\.device)\})?")
+_CJK = re.compile("[\u4e00-\u9fff]")
 _SAMPLES: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
 
 
@@ -65,10 +74,38 @@ def render(text: str, bindings: Mapping[str, Fact]) -> str:
     words: list[str] = []
     at = 0
     for found in _OPTIONAL.finditer(text):
-        words += (_rendered(text[at : found.start()], bindings), _first_known(found[1], bindings))
+        words.append(_outside(text[at : found.start()], text[:at], bindings))
+        words.append(_first_known(found[1], bindings))
         at = found.end()
-    words.append(_rendered(text[at:], bindings))
+    words.append(_outside(text[at:], text[:at], bindings))
     return "".join(words)
+
+
+def _outside(text: str, before: str, bindings: Mapping[str, Fact]) -> str:
+    """A part of a sentence outside of `[[ … ]]`, silent about a host, device or brackets of which nothing is known."""
+
+    def known(name: str) -> bool:
+        return _value(bindings, *name.split(":", 1)[0].split(".", 1)) is not None
+
+    def kept(found: re.Match[str]) -> str:
+        names = _NAMES.findall(found[0])
+        return found[0] if not names or any(map(known, names)) else ""
+
+    def of_host(found: re.Match[str]) -> str:
+        host, device = found["host"], found["device"]
+        said = [name for name in (host, device) if name and known(name)]
+        if said:
+            return (found["lead"] or "") + " ".join(f"{{{name}}}" for name in said)
+        if found["lead"]:
+            return ""
+        start = (before + text[: found.start()]).rstrip()
+        return ("T" if not start or start[-1] in ".!?" else "t") + "he host" if not _CJK.search(text) else "该主机"
+
+    starts = None if before else _START.match(text)
+    if starts and not known(starts["on"] or starts["alone"]):
+        rest = text[starts.end() :]
+        text = rest[:1].upper() + rest[1:]
+    return _rendered(_AT.sub(kept, _HOST.sub(of_host, _BRACKETS.sub(kept, text))), bindings)
 
 
 def _first_known(text: str, bindings: Mapping[str, Fact]) -> str:
@@ -157,8 +194,9 @@ def _spec_problems(name: str, spec: str, type_name: str) -> list[str]:
 
 
 def _value(bindings: Mapping[str, Fact], alias: str, field: str) -> Value | None:
-    fact = bindings.get(alias)
-    return fact.get(field) if fact else None
+    """The value, or None where it is not known, empty, or a host that no file names."""
+    value = fact.get(field) if (fact := bindings.get(alias)) else None
+    return None if value in ("", UNNAMED_HOST) else value
 
 
 def _written(bindings: Mapping[str, Fact], alias: str, field: str, spec: str) -> str:

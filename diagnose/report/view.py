@@ -254,11 +254,13 @@ def safe_command(finding: Finding) -> tuple[str, str | None] | None:
 def subjects(finding: Finding, words: Words, shown: int = _SHOWN_SUBJECTS) -> str:
     """`rank 37 on node-b, nic mlx5_3 on node-b`: hosts that another subject names are not repeated."""
     placed = {s.host for s in finding.subjects if s.host and s.kind != "host"}
-    kept = [s for s in finding.subjects if not (s.kind == "host" and s.name in placed)]
+    kept = [s for s in finding.subjects if not (s.kind == "host" and s.name in (*placed, UNNAMED_HOST))]
     grouped: dict[tuple[str, str | None], list[str]] = {}
     for s in kept:
         grouped.setdefault((s.kind, s.host if s.kind != "host" else None), []).append(s.name)
-    parts = [_subject(kind, host, names, words) for (kind, host), names in grouped.items()]
+    parts = [_subject(kind, host, names, words) for (kind, host), names in grouped.items()] or [
+        words["the_host"] for _ in finding.subjects[:1]
+    ]
     if len(parts) > shown:
         parts = [*parts[:shown], words.say("more", n=len(parts) - shown)]
     return ", ".join(parts)
@@ -269,20 +271,23 @@ def _subject(kind: str, host: str | None, names: list[str], words: Words) -> str
     if len(names) > _SHOWN_NAMES:
         named += " " + words.say("more", n=len(names) - _SHOWN_NAMES)
     several = len(names) > 1 or (kind == "rank" and not names[0].isdecimal())
-    label = f"{kind}s" if several and words.lang == "en" else kind
+    label = words.plural(kind) if several else kind
     what = f"{label} {named}"
     return what if host in (None, UNNAMED_HOST) else words.on(what, safe(host, _NAME_COLUMNS))
 
 
 def subject_names(findings: Iterable[Finding]) -> list[str]:
     """Short names of what several findings of one kind are about: `node-a mlx5_0`."""
-    return list(dict.fromkeys(" ".join(_short(s) for s in f.subjects) for f in findings))
+    return list(dict.fromkeys(" ".join(filter(None, map(_short, f.subjects))) for f in findings))
 
 
 def _short(subject: Subject) -> str:
+    if subject.kind == "host" and subject.name == UNNAMED_HOST:
+        return ""
     name = safe(subject.name, _NAME_COLUMNS)
     name = name if subject.kind in ("host", "nic", "port") else f"{subject.kind} {name}"
-    return f"{safe(subject.host, _NAME_COLUMNS)} {name}" if subject.host and subject.kind != "host" else name
+    placed = subject.host not in (None, UNNAMED_HOST) and subject.kind != "host"
+    return f"{safe(str(subject.host), _NAME_COLUMNS)} {name}" if placed else name
 
 
 def job_line(job: Mapping[str, Any], words: Words) -> str:
@@ -323,6 +328,8 @@ def listed(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value == UNNAMED_HOST:
+        return "the host"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -30,7 +30,7 @@ _EN: dict[str, str] = {
     "page_evidence": "Evidence it needs", "page_unless": "Stays quiet when", "page_supports": "Surer when",
     "page_cause": "Cause", "page_steps": "Steps", "page_status": "Status",
     "page_explained": "Findings folded beneath it", "page_examples": "Examples", "source": "source",
-    "host": "Host", "kinds": "Kinds", "status": "Status", "path": "File",
+    "the_host": "the host", "host": "Host", "kinds": "Kinds", "status": "Status", "path": "File",
 }  # fmt: skip
 
 _ZH: dict[str, str] = {
@@ -56,7 +56,7 @@ _ZH: dict[str, str] = {
     "page_evidence": "所需证据", "page_unless": "以下情况不报告", "page_supports": "以下情况更可信",
     "page_cause": "原因", "page_steps": "步骤", "page_status": "状态",
     "page_explained": "折叠于其下的发现", "page_examples": "示例", "source": "出处",
-    "host": "主机", "kinds": "类型", "status": "状态", "path": "文件",
+    "the_host": "该主机", "host": "主机", "kinds": "类型", "status": "状态", "path": "文件",
 }  # fmt: skip
 
 LANGUAGES: Mapping[str, Mapping[str, str]] = {"en": _EN, "zh": _ZH}
@@ -96,6 +96,12 @@ class Words:
     def severity(self, severity: str) -> str:
         """Glyph and word: severity is never colour alone."""
         return f"{GLYPHS[severity]} {self[severity]}"
+
+    def plural(self, kind: str) -> str:
+        """`nics`, `addresses`, `switches`: a kind of subject, several of it."""
+        if self.lang == "zh":
+            return kind
+        return kind + ("es" if kind.endswith(("s", "x", "ch", "sh")) else "s")
 
     def on(self, what: str, host: str) -> str:
         """`rank 3 on node-a`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from diagnose.model import Diagnosis, fold_ranks, unfold_ranks
+from diagnose.model import UNNAMED_HOST, Diagnosis, fold_ranks, unfold_ranks
 
 STATES: dict[str, str] = {"done": "■", "waiting": "▣", "absent": "·", "failed": "×", "unknown": "?"}
 """State of a rank at a collective -> glyph."""
@@ -144,7 +144,7 @@ def topology(diagnosis: Diagnosis | None) -> list[HostMatrix]:
         cells = tuple(tuple(_cell(c) for c in row.get("cells") or ()) for row in rows)
         columns = tuple(str(c) for c in entry.get("columns") or ())
         matrices.append(
-            HostMatrix(str(entry.get("host", "")), columns, tuple(str(r.get("name", "")) for r in rows), cells)
+            HostMatrix(_host(entry.get("host")), columns, tuple(str(r.get("name", "")) for r in rows), cells)
         )
     return matrices
 
@@ -153,6 +153,10 @@ def _cell(value: Any) -> Cell:
     if isinstance(value, Mapping):
         return Cell(str(value.get("text", "")), bool(value.get("odd")))
     return Cell("" if value is None else str(value))
+
+
+def _host(name: object) -> str:
+    return "the host" if name == UNNAMED_HOST else str(name or "")
 
 
 def faulty(diagnosis: Diagnosis | None) -> dict[tuple[str, str], str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from diagnose.model import SEVERITIES, Diagnosis, Finding, Problem, Severity, Source, Subject, Unknown
+from diagnose.model import SEVERITIES, UNNAMED_HOST, Diagnosis, Finding, Problem, Severity, Source, Subject, Unknown
 
 GLYPHS: dict[str, str] = {"critical": "✖", "major": "●", "minor": "▲", "info": "·"}
 STATUS_GLYPHS: dict[str, str] = {"parsed": "✓", "partial": "◐", "unrecognised": "?", "empty": "∅", "error": "✖"}
@@ -60,8 +60,8 @@ def subject_text(subject: Subject) -> str:
         many = "," in subject.name or "-" in subject.name
         return ("ranks " if many else "rank ") + subject.name
     if subject.kind in ("host", "job") or subject.host == subject.name:
-        return subject.name
-    return f"{subject.host} {subject.name}" if subject.host else subject.name
+        return "the host" if subject.name == UNNAMED_HOST else subject.name
+    return f"{subject.host} {subject.name}" if subject.host not in (None, UNNAMED_HOST) else subject.name
 
 
 def subjects_text(subjects: Iterable[Subject], most: int = 3) -> str:
