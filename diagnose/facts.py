@@ -270,8 +270,8 @@ _LIFE = frozenset(
 
 def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequence[Record]]]) -> list[Fact]:
     """Kernel messages with `old`: a day or more before the job's last sign of life (else: before the capture, and where
-    nothing tells its time either, before the last line of their own log). The end of a process is old already when it
-    came before the job's first process on the host; a broken device stays broken."""
+    nothing tells its time either or stamps count from the boot, before the last line of their own log). The end of a
+    process is old already when it came before the job's first process on the host; a broken device stays broken."""
     lived = [r.at for _, records in read for r in records if r.kind in _LIFE and r.at is not None]
     taken = {source.path: source.taken_at for source, _ in read}
     began = {source.path: source.job_began for source, _ in read}
@@ -294,6 +294,9 @@ def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequenc
                 o = replace(o, fields={**o.fields, "old": end - at > _DAY})
             elif ended.get(path, at) - at > _DAY:
                 o = replace(o, fields={**o.fields, "old": True})
+        elif o.kind == "kernel_event" and isinstance(o.get("before_last_s"), int | float):
+            fields = {name: value for name, value in o.fields.items() if name != "before_last_s"}
+            o = replace(o, fields={**fields, "old": True} if o.fields["before_last_s"] > _DAY else fields)  # type: ignore[operator]
         settled.append(o)
     return settled
 

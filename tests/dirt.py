@@ -26,7 +26,7 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 
-def _each(change: Callable[[str], str]) -> Mutation:
+def each(change: Callable[[str], str]) -> Mutation:
     return lambda text: ("\n".join(change(line) for line in _lines(text)) + "\n").encode()
 
 
@@ -71,7 +71,7 @@ def word_wrapped(text: str, width: int = 76) -> bytes:
 
 def quoted(text: str) -> bytes:
     """As an answer to a mail quotes."""
-    return _each(lambda line: "> " + line)(text)
+    return each(lambda line: "> " + line)(text)
 
 
 def mixed_ends(text: str) -> bytes:
@@ -85,6 +85,21 @@ def docker_json(text: str) -> bytes:
         json.dumps({"log": line + "\n", "stream": "stderr", "time": f"2026-03-19T21:20:{n % 60:02d}.123456789Z"}) + "\n"
         for n, line in enumerate(_lines(text))
     ).encode()
+
+
+def loki_json(text: str) -> bytes:
+    """As logcli and Promtail print them with `--output=jsonl`."""
+    host = host_in(text)
+    return "".join(
+        json.dumps({"labels": {"host": host}, "line": line, "timestamp": "2026-03-19T21:20:09Z"}) + "\n"
+        for line in _lines(text)
+    ).encode()
+
+
+def ansible(text: str) -> bytes:
+    """As `debug: var=out.stdout_lines` shows them."""
+    lines = ",\n".join("        " + json.dumps(line) for line in _lines(text))
+    return f'ok: [{PREFIX_HOST}] => {{\n    "out.stdout_lines": [\n{lines}\n    ]\n}}\n'.encode()
 
 
 def interleaved(text: str, other: str) -> bytes:
@@ -129,26 +144,37 @@ MUTATIONS: dict[str, Mutation] = {
     "quoted": quoted,
     "quoted-wrap-78": lambda text: quoted(wrapped(text, 78).decode()),
     "fence": lambda text: b"Please see below\n\n```text\n" + text.encode() + b"\n```\n\nThanks\n",
-    "indented": _each(lambda line: "    " + line),
+    "indented": each(lambda line: "    " + line),
     "editor-tab": _numbered("{:6d}\t{}"),
     "editor-bar": _numbered("{:4d} | {}"),
     "editor-colon": _numbered("{}:{}"),
     "mixed-ends": mixed_ends,
     "utf-16": lambda text: text.encode("utf-16"),
-    "tabs-to-blank": _each(lambda line: line.replace("\t", " ")),
-    "tabs-to-eight": _each(lambda line: line.expandtabs(8)),
-    "blanks-squeezed": _each(lambda line: re.sub(r"[ \t]+", " ", line)),
-    "left-stripped": _each(str.lstrip),
-    "no-break-spaces": _each(lambda line: line.replace(" ", "\u00a0")),
+    "tabs-to-blank": each(lambda line: line.replace("\t", " ")),
+    "tabs-to-eight": each(lambda line: line.expandtabs(8)),
+    "blanks-squeezed": each(lambda line: re.sub(r"[ \t]+", " ", line)),
+    "left-stripped": each(str.lstrip),
+    "no-break-spaces": each(lambda line: line.replace(" ", "\u00a0")),
     "double-spaced": _doubled,
-    "html-escaped": _each(lambda line: line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")),
-    "srun": _each(lambda line: "0: " + line),
-    "mpirun": _each(lambda line: "[1,0]<stdout>:" + line),
-    "kubectl-prefix": _each(lambda line: "[pod/train-0/worker] " + line),
-    "kubectl-stamps": _each(_stamped),
+    "html-escaped": each(lambda line: line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")),
+    "srun": each(lambda line: "0: " + line),
+    "mpirun": each(lambda line: "[1,0]<stdout>:" + line),
+    "kubectl-prefix": each(lambda line: "[pod/train-0/worker] " + line),
+    "kubectl-stamps": each(_stamped),
     "pdsh": _hosted("{}: {}"),
     "docker-compose": _hosted("{}  | {}"),
     "docker-json": docker_json,
     "syslog": _hosted("Mar 19 21:20:09 {} train[4711]: {}"),
+    "journal-iso": _hosted("2026-03-19T21:20:09+0000 {} train[4711]: {}"),
+    "journal-full": _hosted("Thu 2026-03-19 21:20:09 UTC {} train[4711]: {}"),
+    "rfc-5424": _hosted("<14>1 2026-03-19T21:20:09.123456+00:00 {} train 4711 - - {}"),
+    "mpirun-5": each(lambda line: "[1,0]<stdout>: " + line),
+    "srun-of-pdsh": _hosted("{}: 0: {}"),
+    "kubectl-prefix-stamps": each(lambda line: f"[pod/train-0/worker] {_stamped(line)}"),
+    "github-actions": each(lambda line: f"train\tRun tests\t2026-03-19T21:20:09.1234567Z {line}"),
+    "ts": each(lambda line: f"Mar 19 21:20:09 {line}"),
+    "fabric": _hosted("[{}] out: {}"),
+    "loki-json": loki_json,
+    "ansible": ansible,
 }
 """Ways to spoil one text."""

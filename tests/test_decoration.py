@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,17 @@ def test_words_around_a_quote_stay() -> None:
     assert [line.rstrip() for line in bare(lines) or []] == ["Hello,", "it hangs:", *TEXT, "Regards"]
 
 
+def test_items_of_a_json_list_are_lines() -> None:
+    items = [f"        {json.dumps(line)}," for line in TEXT]
+    lines = ["ok: [node07] => {", '    "out.stdout_lines": [', *items, "    ]", "}"]
+    assert bare(lines) == [*lines[:2], *TEXT, *lines[-2:]]
+
+
 @pytest.mark.parametrize(
     "lines",
     [
         TEXT,
+        ["{", '  "driver": "mlx5_core",', '  "version": "5.8",', '  "bus-info": "0000:5e:00.0"', "}"],
         ["> one", "> two"],
         [f"{n}: {name}: <UP> mtu 1500" for n, name in enumerate(("lo", "eth0", "eth1", "ib0", "ib1"), 1)],
         [f"{n}: step" for n in range(9)],

@@ -28,6 +28,8 @@ ENDS = 128 << 10
 SAMPLES, SAMPLE = 6, 32 << 10
 """How many samples of a big source, evenly spread, and their size (bytes)."""
 _HEAD = 1 << 16
+_FIRST_LINES = 20
+"""A JSON log shows itself in so many lines; the first may be torn or the words of a person."""
 _MAX_EXCERPT_LINES = 2_000
 _MAX_CARRY = 4 * MAX_LINE
 """Bytes of an unfinished line that are kept; more could not add a character before the cut."""
@@ -176,7 +178,7 @@ def _form(handle: BinaryIO) -> _Form:
     if not encoding.startswith("utf-8"):
         head = head.decode(encoding, "replace").encode()
     lines = _text(head.removeprefix(codecs.BOM_UTF8)).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if unwrap_json(lines[0]) != lines[0]:
+    if any(unwrap_json(line) != line for line in lines[:_FIRST_LINES]):
         return _Form(encoding, unwrap_json)
     return _Form(encoding, undecorated(lines[:-1] if len(head) >= _HEAD else lines))
 

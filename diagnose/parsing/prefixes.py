@@ -29,24 +29,34 @@ class Prefix:
 
 
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_CTIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_CTIME = rf"{_DAY} [A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d \d{{4}}"
 _SIGNED = r"[A-Za-z0-9][\w.%/-]{0,254}:\d{1,10}:\d{1,10} "
 _TORCH = r"\[(?:rank|default)\d|\[[EWIF](?:\d{3,4} \d\d:| [A-Za-z]\w*\.)|[EWIF]\d{4} \d\d:\d\d:"
+_SYSLOG = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+_KERNEL = (
+    rf"(?:<\d{{1,3}}>)?\[\s{{0,8}}\d{{1,9}}\.\d{{6}}\]|\[{_DAY} [A-Z][a-z]{{2}} [ \d]?\d \d\d:\d\d:\d\d \d{{4}}\]"
+    rf"|(?:kern|user|daemon)\s{{0,4}}:[a-z]{{3,7}}\s{{0,4}}: |{_SYSLOG}(?:\.\d{{6}})? [\w.-]{{1,63}} kernel: "
+)
 _STARTS = (
-    rf"(?:\s{{0,12}}(?:{_SIGNED}|\[?\d{{4}}-\d\d-\d\d[T ]\d\d:|{_TORCH}|\[\d{{1,10}},\d{{1,6}}\]<|\[pod/|"
+    rf"(?:{_KERNEL}|\s{{0,12}}(?:{_SIGNED}|\[?\d{{4}}-\d\d-\d\d[T ]\d\d:|{_TORCH}|\[\d{{1,10}},\d{{1,6}}\]<|\[pod/|"
     r"\((?:[\w.]{1,60} )?(?:pid|rank)=|(?:stdout|stderr) [FP] |Traceback \(|File \"|NCCL version "
     r"|[A-Za-z.]{0,60}Error: ))"
 )
 """How the messages start that are worth taking an ambiguous prefix off for."""
 _NO_HOST = (
-    r"(?!(?i:srun|slurmstepd|error|warning|warn|info|debug|note|fatal|critical|hint|rank|step|epoch"
-    r"|\w*(?:error|exception))\b)"
+    r"(?!(?i:srun|slurmstepd|error|warning|warn|info|debug|note|fatal|critical|hint|rank|step|epoch|out|err"
+    r"|std(?:out|err)|(?:rank|default)\d+|\w*(?:error|exception))\b)"
 )
 
 _PREFIX = re.compile(
     rf"(?P<quote>[ ]?(?:(?:> ){{1,8}}|>{{1,8}} ?(?={_STARTS})))"
     rf"|(?P<stamp>(?:\d{{13,19}}[\s,]\s{{0,3}})?\s{{0,8}}\[?(?P<at>{_STAMP})\]?(?:\s*[|,]?\s+|\t|(?={_SIGNED}|[\[(])))"
     rf"|(?P<ctime>\s{{0,4}}(?P<at2>{_CTIME})(?=<std|\[\d{{1,10}},\d)(?:<(?:stdout|stderr|stddiag)>:)?)"
+    rf"|(?P<full>{_DAY} (?P<at3>{_STAMP}) (?:UTC|[A-Z]{{2,5}}|[+-]\d\d) (?=\S))"
+    rf"|(?P<rfc5424>(?:<\d{{1,3}}>)?1 (?P<at4>{_STAMP}) (?P<rfc_host>[\w.-]{{1,80}}) [\w./-]{{1,48}} "
+    r"[\w.-]{1,64} [\w.-]{1,32} (?:-|\[[^\]\n]{1,400}\]) )"
+    r"|(?P<ci>[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ))"
     r"|(?P<cri>\s{0,4}(?:stdout|stderr) [FP] )"
     r"|(?P<mpi>\s{0,4}\[(?:\d{1,10}|pr(?:te|rte)[\w.-]{0,80}@\d{1,10}),(?P<mpi_rank>\d{1,6})\]"
     r"<(?:stdout|stderr|stddiag)>:\s?)"
@@ -57,11 +67,14 @@ _PREFIX = re.compile(
     r"(?:, ip=(?P<ip>[\w.:-]{2,60}))?\)\s?)"
     r"|(?P<srun>(?:P\d{1,3} )?\s{0,6}(?P<task>\d{1,6}): (?![\w.@-]{1,40}: <)(?=\S|\s{1,12}[A-Za-z\"'~^(\[]))"
     r"|(?P<pod>\[pod/(?P<pod_name>[a-z0-9.-]{1,120})/[a-z0-9.-]{1,63}\] )"
-    r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<sys_host>[\w.-]{1,80}) [\w./-]{1,60}\[\d{1,9}\]: "
+    rf"|(?P<syslog>(?:{_SYSLOG}(?:\.\d{{1,6}})? )?(?P<sys_host>[\w.-]{{1,80}}) [\w./-]{{1,60}}\[\d{{1,9}}\]: "
     rf"(?={_STARTS}))"
-    rf"|(?P<loki>\{{[^{{}}]{{0,400}}\}}\s{{1,4}}(?={_STARTS}))"
-    rf"|(?P<pdsh>{_NO_HOST}(?P<pdsh_host>[A-Za-z][\w.-]{{1,62}})(?:: |\s{{0,30}}\| )"
+    r"|(?P<label>\{host=\"(?P<label_host>[\w.-]{1,101})\"\} )"
+    rf"|(?P<loki>\{{(?:[^{{}}\n]{{0,200}}?\b(?:host|hostname|node|node_name|nodename)=\"(?P<loki_host>[\w.-]{{1,80}})\")?"
+    rf"[^{{}}\n]{{0,400}}\}}\s{{1,4}}(?={_STARTS}))"
+    rf"|(?P<pdsh>{_NO_HOST}(?P<pdsh_host>[A-Za-z][\w.-]{{1,62}})(?:: |\s{{0,30}}\| |\t)"
     rf"(?=(?:\s{{0,6}}\d{{1,6}}: )?{_STARTS}))"
+    rf"|(?P<fabric>\[{_NO_HOST}(?P<fabric_host>[A-Za-z][\w.-]{{2,62}})\] (?:out: )?(?={_STARTS}))"
     rf"|(?P<stern>(?P<stern_pod>[a-z][a-z0-9.]{{0,40}}-[a-z0-9.-]{{1,80}}) (?:› )?[a-z][a-z0-9-]{{0,40}} (?={_STARTS}))"
     rf"|(?P<file>[\w./-]{{1,120}}\.(?:log|out|err|txt)[:-]\d{{1,8}}[:-]\s?(?={_STARTS}))"
     r"|(?P<numbered>(?: {5}\d| {4}\d\d| {3}\d{3}| {2}\d{4}| \d{5})\t)"
@@ -72,8 +85,8 @@ _PREFIX = re.compile(
 
 def unprefix(text: str) -> Prefix:
     """Take launcher prefixes off a line: srun, mpirun, torchrun, Ray, Kubernetes (kubectl, CRI, stern), docker compose,
-    pdsh and clush, syslog, Loki, ISO stamps, `cat -n`, editor and grep numbers, ticket quotes, progress bars before a
-    message.
+    pdsh and clush, fabric, syslog, journal, Loki, CI logs, ISO stamps, `cat -n`, editor and grep numbers, ticket
+    quotes, progress bars before a message.
 
     They stack, so the search repeats until none matches. Ambiguous ones (`node01: `, `12 `) go only before a message of
     NCCL, torch or another known prefix. Linear time.
@@ -93,6 +106,9 @@ def unprefix(text: str) -> Prefix:
             at, zone = parse_time(m.group("at"))
         elif kind == "ctime":
             at = parse_ctime(m.group("at2"))
+        elif kind in _STAMP_GROUPS:
+            at, zone = parse_time(m.group(_STAMP_GROUPS[kind]))
+            host = m.group("rfc_host") or host
         elif kind == "mpi":
             rank = int(m.group("mpi_rank"))
         elif kind == "rank":
@@ -107,12 +123,20 @@ def unprefix(text: str) -> Prefix:
         elif kind == "worker":
             host = m.group("ip") or host
         elif kind in _HOST_GROUPS:
-            host = m.group(_HOST_GROUPS[kind])
+            host = m.group(_HOST_GROUPS[kind]) or host
         offset = m.end()
     return Prefix(text[offset:], rank, host, at, zone, offset, local)
 
 
-_HOST_GROUPS = {"pod": "pod_name", "syslog": "sys_host", "pdsh": "pdsh_host", "stern": "stern_pod"}
+_STAMP_GROUPS = {"full": "at3", "rfc5424": "at4"}
+_HOST_GROUPS = {
+    "loki": "loki_host",
+    "fabric": "fabric_host",
+    "pod": "pod_name",
+    "syslog": "sys_host",
+    "pdsh": "pdsh_host",
+    "stern": "stern_pod",
+}
 
 _SPLICE = re.compile(
     rf"(?:\[{_STAMP}\] )?(?<![\w.%/-])(?P<host>[A-Za-z0-9][\w.%/-]{{0,254}})"
