@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from diagnose.model import Fact, FactBase
-from diagnose.tables import benchmarks, counters, deviations, host, network, progress, readings, stacks
+from diagnose.tables import benchmarks, counters, deviations, host, network, profiles, progress, readings, stacks
 from diagnose.tables.summary import job, summary
 
 __all__ = ["derive", "job", "summary"]
 
-PARTS = (progress, stacks, counters, deviations, network, host, benchmarks, readings)
+PARTS = (progress, stacks, counters, deviations, network, host, benchmarks, readings, profiles)
 
 
 def derive(base: FactBase) -> list[Fact]:
