@@ -22,7 +22,11 @@ MEMORY_BYTES = 3 << 30
 BASE_SECONDS = 20.0
 BYTES_PER_SECOND = 2 << 20
 """Time limit of a source: 20 s and 1 s per 2 MiB, fifty times what a sound file needs."""
+PATIENCE_SECONDS, IMPATIENT_SECONDS = 60.0, 2.0
+"""When sources have used up so many seconds until their limits, the next ones get fewer: the sum stays bounded."""
 MAX_BYTES = 512 << 20
+MAX_ANSWER = 256 << 20
+"""Bytes of an answer: text of 2 million lines, or the records of a job of 100,000 ranks."""
 
 _CHILD = Path(__file__).resolve().parent / "child.py"
 
@@ -37,6 +41,7 @@ class Guard:
     def __init__(self, memory: int = MEMORY_BYTES, seconds: float | None = None) -> None:
         self._memory, self._seconds = memory, seconds
         self._process: subprocess.Popen[bytes] | None = None
+        self._lost = 0.0
 
     def scan(self, parser: ModuleType, source: Source) -> tuple[list[Record], int]:
         """Records of a source, and the number of lines that it has as text. Raises Unreadable."""
@@ -78,7 +83,8 @@ class Guard:
             late.set()
             process.kill()
 
-        seconds = self._seconds or BASE_SECONDS + source.size / BYTES_PER_SECOND
+        base = BASE_SECONDS if self._lost < PATIENCE_SECONDS else IMPATIENT_SECONDS
+        seconds = self._seconds or base + source.size / BYTES_PER_SECOND
         timer = threading.Timer(seconds, stop)
         timer.daemon = True
         timer.start()
@@ -86,14 +92,20 @@ class Guard:
             stdin, stdout = _pipes(process)
             stdin.write(json.dumps(job).encode() + b"\n")
             stdin.flush()
-            line = stdout.readline()
+            line = stdout.readline(MAX_ANSWER)
         except OSError:
             line = b""
         finally:
             timer.cancel()
-        if not line.endswith(b"\n"):
+        if late.is_set() or not line.endswith(b"\n"):
             self.close()
-            why = f"it took longer than {seconds:.0f} s" if late.is_set() else "the reading process ended"
+        if not line.endswith(b"\n"):
+            why = "the reading process ended"
+            if len(line) == MAX_ANSWER:
+                why = "what it holds is too much"
+            elif late.is_set():
+                self._lost += seconds
+                why = f"it took longer than {seconds:.0f} s"
             raise Unreadable(f"not read: {why}")
         try:
             answer = json.loads(line)

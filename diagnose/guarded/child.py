@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import resource
 import sys
 from pathlib import Path
@@ -11,8 +12,6 @@ from types import ModuleType
 from typing import Any, TextIO
 
 MAX_LINES = 2_000_000
-COLLECT_EVERY = 50
-"""Jobs between two collections of cycles, which only hostile files hold."""
 
 
 def main() -> None:
@@ -30,26 +29,43 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
 
     parsers: dict[str, ModuleType] = {}
     gc.disable()  # what is read is plain data; looking for cycles while it grows costs as much again
-    for number, line in enumerate(jobs, 1):
-        if number % COLLECT_EVERY == 0:
-            gc.collect()
+    for line in jobs:
         job = json.loads(line)
         try:
             file = job["parser"]
             if file not in parsers:
                 parsers[file] = packs.load_file(Path(file))
-            answer = answer_of(parsers[file], job)
+                gc.freeze()
+            answer = json.dumps(answer_of(parsers[file], job))
         except MemoryError:
-            answer = {"error": "not read: it needs more memory than a sound file of its size"}
+            answer = refusal("not read: it needs more memory than a sound file of its size")
         except RecursionError:
-            answer = {"error": "not read: nested too deeply"}
+            answer = refusal("not read: nested too deeply")
         except OSError as error:
-            answer = {"error": f"cannot be read: {error.strerror or error}"}
+            answer = refusal(f"cannot be read: {error.strerror or error}")
         except Exception as error:  # a parser may do anything with hostile bytes
             name = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            answer = {"error": f"not read: {name}{error}"[:300]}
-        answers.write(json.dumps(answer, ensure_ascii=True) + "\n")
+            answer = refusal(f"not read: {name}{error}")
+        answers.write(answer + "\n")
         answers.flush()
+        del answer
+        gc.collect()  # cycles, which only hostile files hold; what was loaded at the start is frozen, so this is quick
+
+
+def refusal(reason: str) -> str:
+    """The answer instead of records."""
+    return json.dumps({"error": reason[:300]})
+
+
+def content(location: str) -> bytes:
+    """The bytes of a file, as many as it has now; ValueError when these are too many."""
+    from diagnose.guarded import MAX_BYTES
+
+    with Path(location).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:
+            raise ValueError(f"it is larger than the {MAX_BYTES >> 20} MiB read of a binary file")
+        return file.read(size)
 
 
 def answer_of(parser: ModuleType, job: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +73,7 @@ def answer_of(parser: ModuleType, job: dict[str, Any]) -> dict[str, Any]:
     from diagnose.guarded import packed
     from diagnose.model import Digest, Source
 
-    data = Path(job["location"]).read_bytes()
+    data = content(job["location"])
     source = Source(job["id"], job["path"], "", job["size"])
     if job["what"] == "render":
         text: list[str] = []

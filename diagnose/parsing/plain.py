@@ -66,19 +66,20 @@ def _salvage_pickle(data: bytes) -> Any:
     levels = [*getattr(reader, "metastack", ()), getattr(reader, "stack", [])]
     if not levels or not levels[0]:
         return None
-    outer = levels[0][-1]
+    outer, *more = levels[0]
+    rest = levels[1:]
     if isinstance(outer, list):
-        return [*outer, *(levels[1] if len(levels) > 1 else ())]
+        return [*outer, *more, *(rest[0] if rest else ())]
     if not isinstance(outer, dict):
         return None
     found = dict(outer)
-    if len(levels) > 1:
-        flat = levels[1]
+    if more or rest:
+        flat = more or rest.pop(0)  # items set one by one, or all at once
         keys = [key if isinstance(key, str) else None for key in flat[::2]]
         found.update({k: v for k, v in zip(keys, flat[1::2], strict=False) if k is not None})
         last = flat[-1] if len(flat) % 2 == 0 and flat else None
-        if isinstance(last, list) and len(levels) > 2 and keys[-1] is not None:
-            found[keys[-1]] = [*last, *levels[2]]
+        if isinstance(last, list) and rest and keys[-1] is not None:
+            found[keys[-1]] = [*last, *rest[0]]
     return found
 
 
