@@ -53,8 +53,7 @@ def test_a_mapper_gets_batches_and_changes_nothing(tmp_path: Path, monkeypatch: 
     def mapper(function: Callable[[Batch], list[Parsed]], batches: Sequence[Batch]) -> Iterator[list[Parsed]]:
         for batch in batches:
             sizes.append(len(batch[0]))
-            contents = tuple(Path(s.location).read_bytes() for s in batch[0])
-            yield cluster._elsewhere(function, batch, contents)
+            yield cluster.elsewhere(function, batch, cluster.contents_of(batch[0]))
 
     assert records(tmp_path, mapper=mapper) == alone
     assert sizes == [4, 4, 4, 4, 1]
@@ -64,6 +63,23 @@ def test_without_dask_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(cluster.NoCluster, match=r"nccl-diagnose\[cluster\]"), cluster.mapper("local"):
         pass
+
+
+def test_a_file_that_is_gone_is_a_problem_wherever_it_was_to_be_read(tmp_path: Path) -> None:
+    job(tmp_path)
+
+    def mapper(function: Callable[[Batch], list[Parsed]], batches: Sequence[Batch]) -> Iterator[list[Parsed]]:
+        return (cluster.elsewhere(function, batch, cluster.contents_of(batch[0])) for batch in batches)
+
+    with bundle.open_bundle([str(tmp_path)], PARSERS) as opened:
+        readable = [s for s in opened.sources if s.kinds]
+        for name in ("train.log", "nccl_trace_rank_3"):
+            (tmp_path / name).unlink()
+        alone = intake.parse_all(readable, PARSERS, jobs=1)
+        assert intake.parse_all(readable, PARSERS, mapper=mapper) == alone
+    told = {problem.source: problem.text for problem in alone[1]}
+    assert {Path(str(source)).name for source in told} == {"train.log", "nccl_trace_rank_3"}
+    assert all("No such file" in text for text in told.values())
 
 
 def test_binary_sources_have_a_text(tmp_path: Path) -> None:
