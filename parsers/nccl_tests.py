@@ -19,10 +19,11 @@ from diagnose.parsing import drop_none, evidence, is_gap, unprefix
 
 KIND = "nccl_tests"
 TOPICS = ("benchmark_nccl",)
+READS_PREFIXES = True
 
 _OPS = "all_reduce|all_gather|reduce_scatter|alltoallv|alltoall|broadcast|reduce|sendrecv|gather|scatter|hypercube"
 _PROGRAM = re.compile(rf"\b({_OPS})_perf\b")
-_START = re.compile(r"# nThread \d{1,5} nGpus \d{1,5} ")
+_START = re.compile(r"# nThreads?:? \d{1,5} nGpus:? \d{1,5} ")
 _RANK = re.compile(
     r"#\s{1,8}Rank\s{1,8}(\d{1,7})\s{1,8}(?:Group\s{1,8}\d{1,7}\s{1,8})?Pid\s{1,12}\d{1,9}\s{1,8}on\s{1,60}(\S{1,64})\s{1,8}"
     r"device\s{1,8}\d{1,3}\s{1,8}\[[^\]]{1,20}\]\s{0,8}(.{0,80})"
@@ -31,8 +32,11 @@ _HEADING = re.compile(r"#\s{1,12}size\s{1,20}count\s{1,20}type\s")
 _ROW = re.compile(r"(?:\d{1,6}:\s)?\s{0,20}(\d{1,15})\s{1,20}(\d{1,15})\s{1,20}([a-z]\w{1,20})\s{1,40}(\S.{4,400})")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s{1,8}:\s{0,4}(\d{1,7}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?)")
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s{1,4}:\s{0,4}(\d{1,15})\s{1,4}(OK|FAILED)")
+_FAILURE = re.compile(r"(?:([\w.-]{1,63}): )?Test NCCL failure (\S{1,200}:\d{1,6}) '([^\n]{1,600})")
+"""What a program prints when NCCL returns an error; behind the last ` / ` stands NCCL's last error (NCCL 2.13+)."""
 _TAG = re.compile(r"\[\d{1,6}(?:,\d{1,6})?\](?:<std\w{3}>:?)?")
 """What mpirun --tag-output puts into a row at each flush."""
+MAX_FAILURES = 1_000
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?")
 
 
@@ -69,15 +73,16 @@ class _Run:
 
 
 def sniff(head: str, name: str) -> float:
-    """Sure on the heading or summary of a run."""
-    if "# nThread " in head or "# Avg bus bandwidth" in head or _HEADING.search(head):
+    """Sure on the heading or summary of a run, and on the message with which one fails."""
+    if "# nThread" in head or "# Avg bus bandwidth" in head or _HEADING.search(head) or _FAILURE.search(head):
         return 0.9
     return 0.0
 
 
 def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
-    """One `bench_nccl` per table; a run that was cut or failed is not `complete`."""
+    """One `bench_nccl` per table, not `complete` when cut or failed; one `bench_error` per distinct failure."""
     run: _Run | None = None
+    failures: set[tuple[str | None, str]] = set()
     named = _PROGRAM.search(source.command or "") or _PROGRAM.search(source.name)
     op = named.group(1) if named else None
     for line in lines:
@@ -85,6 +90,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
         if run is not None and is_gap(text):
             run.torn = True
             continue
+        if "Test NCCL failure" in text and len(failures) < MAX_FAILURES:
+            yield from _failure(line, source, failures)
         if "_perf" in text:
             m = _PROGRAM.search(text)
             if m and (run is None or run.average is None or "concluded" not in text):
@@ -107,6 +114,21 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
             _row(run, message, line)
     if run is not None:
         yield _record(run, source)
+
+
+def _failure(line: Line, source: Source, seen: set[tuple[str | None, str]]) -> Iterator[Record]:
+    """`HOST: Test NCCL failure FILE:LINE 'RESULT / LAST ERROR'`; every process of a host prints the same."""
+    m = _FAILURE.search(line.text)
+    if m is None:
+        return
+    result, _, last = m.group(3).rstrip().removesuffix("'").partition(" / ")
+    result = result.strip().removesuffix("(run with NCCL_DEBUG=INFO for details)").strip()
+    host = unprefix(line.text).host if m.group(1) in (None, "localhost") else m.group(1)
+    if not result or (host, result) in seen:
+        return
+    seen.add((host, result))
+    fields = drop_none(result=result, last_error=last.strip() or None, file=m.group(2))
+    yield Record("bench_error", cast(Fields, fields), (evidence(source, line),), host=host)
 
 
 def _comment(run: _Run, text: str, line: Line) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from diagnose.parsing import drop_none
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ._reader import Reader
 
 _IBV_RETRY = "ibv_modify_qp failed"
+_NO_INTERFACE = re.compile(r"(?:Bootstrap|NET/Socket) ?: no (?:socket )?interface (?:found|usable)", re.I)
 
 
 def essence(message: str) -> str:
@@ -42,7 +44,7 @@ def from_warning(log: Reader, message: str, head: Head, place: Place) -> None:
         return
     if ("closed by" in message or "Call to" in message) and peer_closed(log, message, head, place):
         return
-    if ("Cuda failure" in message or "CUDA failure" in message) and cuda(log, message, head, place):
+    if ("failure" in message or "Handle" in message or "handle" in message) and cuda(log, message, head, place):
         return
     if "_" in message and verbs(log, message, head, place):
         return
@@ -64,6 +66,8 @@ def from_warning(log: Reader, message: str, head: Head, place: Place) -> None:
         _messages_net.plugin(log, message, head, place)
     elif message.startswith("NET/IB : No device found"):
         log.ledger.note("nccl_net_absent", {"reason": "no_device"}, head, place)
+    elif _NO_INTERFACE.match(message):
+        log.ledger.note("nccl_interface_absent", {"text": message}, head, place)
 
 
 def other_info(log: Reader, message: str, head: Head, place: Place) -> list[Slot]:

@@ -14,7 +14,11 @@ from ._text import named, number_in
 if TYPE_CHECKING:
     from ._reader import Reader
 
-_CUDA = re.compile(r"C(?:uda|UDA) failure (?:(\d{1,6}) |\S{1,60}:\d{1,6} )?'([^'\n]{1,300})")
+_CUDA = re.compile(r"(?:C(?:uda|UDA)|HIP) failure:? (?:(\d{1,6}) |\S{1,60}:\d{1,6} )?'([^'\n]{1,300})")
+_IPC = re.compile(
+    r"(?:failed to open (?:CUDA|HIP) IPC handle|(?:cuda|hip)Ipc(?:Get|Open|Close)MemHandle failed)"
+    r" ?: (?:(\d{1,6}) )?(.{1,200})"
+)
 _CUDA_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("out_of_memory", re.compile(r"out of memory", re.I)),
     ("illegal_access", re.compile(r"illegal (?:memory access|address|instruction)|misaligned", re.I)),
@@ -33,20 +37,21 @@ _CUDA_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "not_initialised",
-        re.compile(
-            r"initialization error|not initialized|no " r"CUDA-capable|driver shutting down|system not yet", re.I
-        ),
+        re.compile(r"initialization error|not initialized|no " r"CUDA-capable|system not yet", re.I),
     ),
+    ("shutting_down", re.compile(r"driver shutting down", re.I)),
 )
 
 
 def cuda(log: Reader, message: str, head: Head, place: Place) -> bool:
-    """`Cuda failure [N] 'TEXT'`, and `Test CUDA failure FILE:LINE 'TEXT'` of nccl-tests."""
-    found = _CUDA.search(message)
+    """`Cuda failure [N] 'TEXT'`, `Test CUDA failure FILE:LINE 'TEXT'` of nccl-tests, and IPC handles of a neighbour."""
+    found, error = _CUDA.search(message), None
+    if found is None:
+        found, error = _IPC.search(message), "ipc"
     if found is None:
         return False
-    text = found.group(2)
-    fields = drop_none(text=text, error=named(_CUDA_ERRORS, text),
+    text = found.group(2) if error is None else message
+    fields = drop_none(text=text, error=error or named(_CUDA_ERRORS, text),
                        code=int(found.group(1)) if found.group(1) else None, cuda_dev=head.dev)  # fmt: skip
     log.ledger.note("nccl_cuda_error", fields, head, place, own=True, track=True)
     return True
@@ -79,7 +84,7 @@ def shm(log: Reader, message: str, head: Head, place: Place) -> bool:
     low = text.lower()
     if "no space" in low or number == 28 or (not text and "failed to extend" in message):
         error = "no_space"
-    elif "no such file" in low or number == 2:
+    elif ("no such file" in low or number == 2) and "unlink" not in message:
         error = "not_found"
     else:
         error = "other"

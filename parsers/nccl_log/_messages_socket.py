@@ -57,7 +57,10 @@ def connect(log: Reader, message: str, head: Head, place: Place, *, final: bool)
     for text in list(head.retries):
         if named(_SOCKET_ERRORS, text) == error:
             earlier += head.retries.pop(text)[0]
-    fields = drop_none(peer_address=address, peer_port=port, peer_scope=_addresses.scope(address), error=error)
+    fields = drop_none(
+        peer_address=address, peer_port=port, peer_scope=_addresses.scope(address), error=error,
+        text=found.group(2).strip()[:200] or None,
+    )  # fmt: skip
     key = (address, port, error)
     slot = log.ledger.note("nccl_connect_error", fields, head, place, key, own=True, track=True)
     if slot is not None:

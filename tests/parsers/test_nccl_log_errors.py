@@ -201,6 +201,7 @@ def test_connections_refused_after_retries() -> None:
         "peer_port": 41021,
         "peer_scope": "docker_bridge",
         "error": "refused",
+        "text": "Connection refused",
         "attempts": 3,
         "final": True,
         "pid": 77,
@@ -303,3 +304,34 @@ def test_the_aws_plugin_and_libfabric() -> None:
     ]
     assert of(records, "nccl_ofi")[3].at == 1668017255.0
     assert one(records, "nccl_network").fields["transport"] == "efa"
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "code"),
+    [
+        ("failed to open CUDA IPC handle : 64 peer access is not supported between these two devices", "ipc", 64),
+        ("hipIpcGetMemHandle failed : invalid argument", "ipc", None),
+        ("HIP failure: 'invalid device function'", "other", None),
+        ("Cuda failure 101 'invalid device ordinal'", "other", 101),
+        ("Cuda failure 4 'driver shutting down'", "shutting_down", 4),
+    ],
+)
+def test_cuda_calls_that_failed(message: str, error: str, code: int | None) -> None:
+    fields = one(warned(message), "nccl_cuda_error").fields
+    assert (fields["error"], fields.get("code")) == (error, code)
+
+
+def test_no_interface_to_use() -> None:
+    message = "Bootstrap : no socket interface found"
+    assert one(warned(message), "nccl_interface_absent").fields["text"] == message
+
+
+def test_failed_connections_keep_the_words_of_the_call() -> None:
+    message = "socketStartConnect: Connect to 10.0.0.2<45763> failed : Software caused connection abort"
+    fields = one(warned(message), "nccl_connect_error").fields
+    assert (fields["error"], fields["text"]) == ("other", "Software caused connection abort")
+
+
+def test_a_segment_removed_twice_is_not_one_that_is_missing() -> None:
+    fields = one(warned("Call to shm_unlink failed : No such file or directory"), "nccl_shm_error").fields
+    assert fields["error"] == "other"

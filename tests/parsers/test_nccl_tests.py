@@ -86,3 +86,21 @@ def test_rows_with_tags_of_mpirun_inside_and_a_bandwidth_that_falls() -> None:
 def test_any_text_is_survived(text: str) -> None:
     parser.sniff(text, "x")
     run(parser, text)
+
+
+def test_failed_runs_say_what_nccl_returned_and_its_last_error() -> None:
+    text = (
+        "# nThreads: 1 nGpus: 2 nRanks: 1 minBytes: 8 maxBytes: 1024 step: 2(factor) warmupIters: 5 iters: 20\n"
+        "gpu-b01: Test NCCL failure common.cu:958 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '\n"
+        " .. gpu-b01 pid 61000: Test failure common.cu:842\n"
+        "gpu-b01: Test NCCL failure common.cu:958 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '\n"
+        "gpu-b02: Test NCCL failure common.cu:1001 'unhandled cuda error / Cuda failure 101 'invalid device ordinal''\n"
+    )
+    records = run(parser, text)
+    first, second = of(records, "bench_error")
+    assert (first.host, first.fields) == ("gpu-b01", {"result": "unhandled system error", "file": "common.cu:958"})
+    assert second.host == "gpu-b02"
+    assert second.fields["last_error"] == "Cuda failure 101 'invalid device ordinal'"
+    assert [e.first for e in second.evidence] == [5]
+    assert len(of(records, "bench_nccl")) == 1, "rccl-tests heads its runs with colons"
+    assert parser.sniff("x: Test NCCL failure common.cu:1285 'internal error'", "out") == 0.9
