@@ -119,7 +119,8 @@ def _first_known(text: str, bindings: Mapping[str, Fact]) -> str:
 def _rendered(text: str, bindings: Mapping[str, Fact]) -> str:
     words: list[str] = []
     for literal, name, spec, _ in _FORMATTER.parse(text):
-        words.append(literal)
+        twice = literal.startswith(".") and words and words[-1].endswith(".")
+        words.append(literal[1:] if twice else literal)
         if name is not None:
             alias, _, field = name.partition(".")
             words.append(_written(bindings, alias, field, spec or ""))

@@ -43,6 +43,11 @@ def test_what_is_not_known_is_left_out(text: str, said: str, unsaid: str) -> Non
     assert render(text, {"x": nameless}) == unsaid
 
 
+def test_texts_that_end_with_a_full_stop_get_no_second() -> None:
+    event = Fact("f0", "kernel_event", {"event": "xid", "text": "It hangs."})
+    assert render("{x.text}. Look.", {"x": event}) == "It hangs. Look."
+
+
 def test_a_device_alone() -> None:
     event = Fact("f0", "kernel_event", {"event": "xid", "text": "", "device": "mlx5_3"})
     assert render("{x.host} {x.device} is down.", {"x": event}) == "mlx5_3 is down."

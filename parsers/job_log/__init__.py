@@ -13,6 +13,7 @@ from ._seen import Seen
 
 KIND = "job_log"
 TOPICS = ("process_exit",)
+READS_PREFIXES = True
 
 GATES = _slurm.GATES + _kubernetes.GATES + _mpi.GATES + _credentials.GATES
 
@@ -86,8 +87,9 @@ class _Job:
         prefix = unprefix(line.text) if line.text[:1] in "[(0123456789" else None
         text = prefix.text if prefix else line.text
         at = prefix.at if prefix else line.at
-        if "local_rank: " in text or "torchrun" in text:
+        if "local_rank: " in text or "torchrun" in text or "torch/distributed/elastic" in text:
             self.torchrun = True
+            self.slurm.launcher(text)
         for seen in self.slurm.feed(line, text):
             if len(seen.ranks) > 0:
                 self._tasks.append(seen)

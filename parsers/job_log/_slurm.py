@@ -20,11 +20,14 @@ GATES = (
     "exceeded memory limit",
     "Node failure on",
     "srun: Terminating",
+    "Terminating StepId=",
     "srun: Force Terminated",
     "srun: forcing job termination",
     "srun: sending Ctrl-C",
     "srun: Job step aborted",
     ": exited abnormally",
+    "SIGTERM death signal",
+    "failed (exitcode",
 )
 
 _CANCELLED = re.compile(
@@ -42,7 +45,7 @@ _ABNORMAL = re.compile(
     r"srun: (?:step:|StepId=|Job step )\S{1,40} (?:.{1,2000}; )?tasks? (?P<tasks>[\d,-]{1,2000}): exited abnormally"
 )
 _FROM_OUTSIDE = ("srun: forcing job termination", "srun: sending Ctrl-C", "srun: Force Terminated")
-_ENDING = ("srun: Terminating", "srun: Job step aborted")
+_ENDING = ("srun: Terminating", "Terminating StepId=", "srun: Job step aborted")
 """srun's words for the end of a step: what ends later was ended, whoever began."""
 _OOM = re.compile(r"Detected \d{1,6} oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(?P<job>[\w.+]{1,40})")
 _MEMORY = re.compile(
@@ -91,6 +94,13 @@ class Slurm:
         """A task failed by itself; after that, the end of the step is its consequence."""
         self._ends_of: dict[str, str] = {}
         """Jobs that sacct says were ended from outside, and why."""
+
+    def launcher(self, text: str) -> None:
+        """torchrun says that one of its processes failed, or that it was itself told to end before any failed."""
+        if "failed (exitcode: " in text:
+            self._failed = True
+        elif "SIGTERM death signal" in text and not self._failed:
+            self._ending = True
 
     def feed(self, line: Line, text: str) -> Iterator[Seen]:
         """What this line says."""

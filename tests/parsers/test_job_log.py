@@ -124,6 +124,8 @@ srun: error: gpu-a02: tasks 10-17: Killed
         ("^Csrun: sending Ctrl-C to StepId=4711.0\nsrun: forcing job termination", 1),
         ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", 0),
         ("srun: Terminating StepId=4711.0", 0),
+        ("srun: launch/slurm: _step_signal: Terminating StepId=4711.0", 0),
+        ("W1130 torch/distributed/elastic/agent/server/api.py:741] Received Signals.SIGTERM death signal", 0),
     ],
 )
 def test_how_tasks_end_after_the_end_of_the_step_is_no_fault(mark: str, events: int) -> None:
@@ -135,6 +137,14 @@ srun: error: gpu-a02: tasks 5-7: Killed
     found = run(PARSER, text)
     assert {r.fields["reason"] for r in of(found, "process_exit")} == {"cancelled"}
     assert len(of(found, "job_event")) == events
+
+
+def test_a_launcher_that_is_ended_after_a_failure_is_no_excuse() -> None:
+    text = """E1130 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 3 (pid: 71)
+W1130 torch/distributed/elastic/agent/server/api.py:741] Received Signals.SIGTERM death signal, shutting down workers
+srun: error: gpu-a01: task 0: Exited with exit code 1
+"""
+    assert [r.fields["reason"] for r in of(run(PARSER, text), "process_exit")] == ["error"]
 
 
 def test_tasks_that_somebody_terminated() -> None:

@@ -158,12 +158,12 @@ def stall_facts(
     if stall.world:
         fields["silent"], fields["silent_count"] = fold_ranks(silent), len(silent)
     fields |= {
-        "others": stall.note or others(stall, silent),
+        "others": stall.note or others(stall, silent, known_ranks(base)),
         "what": what(stall.op, stall.seq, stall.group),
         "certain": True,
     }
-    if died:
-        fields["effect"] = suffering(stall)
+    if died or stall.waiting:
+        fields["effect"] = suffering(stall, died)
     guilty = [suspect(base, rank, "behind", stall, stall.behind[rank]) for rank in sorted(behind - set(named))]
     present = silent & idle
     if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":

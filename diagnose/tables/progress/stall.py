@@ -94,25 +94,36 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def others(stall: Stall, silent: set[int]) -> str:
-    """What is known of the ranks that do not wait: silence is named as silence, never as absence."""
-    if stall.world:
-        return f"ranks {fold_ranks(silent)} are silent in these files" if silent else "no rank is silent"
+def others(stall: Stall, silent: set[int], known: set[int]) -> str:
+    """What is known of the ranks that do not wait: silence is named as silence, never as absence.
+
+    `known` are ranks of which these files tell something.
+    """
     top = max(stall.waiting, default=-1)
-    gaps = set(range(top)) - stall.waiting - set(stall.behind)
+    there = (silent if stall.world else set(range(top)) - stall.waiting - set(stall.behind)) & known
+    talks = f"; {_told(there, 'does not say that it waits', 'do not say that they wait')}" if there else ""
+    if stall.world:
+        quiet = silent - known
+        return (_told(quiet, "is", "are") + " silent in these files" if quiet else "no rank is silent") + talks
+    gaps = set(range(top)) - stall.waiting - set(stall.behind) - known
     if not gaps:
-        return f"the size of the group is not known; nothing is said of ranks above {top}"
-    return f"ranks {fold_ranks(gaps)}, and any above {top}, are silent in these files"
+        return f"the size of the group is not known; nothing is said of ranks above {top}{talks}"
+    return f"{who(fold_ranks(gaps))}, and any above {top}, are silent in these files{talks}"
 
 
-def suffering(stall: Stall) -> str:
-    """What ranks suffer that lost another one, as a sentence without its full stop."""
+def _told(ranks: set[int] | frozenset[int], one: str, many: str) -> str:
+    return f"{who(fold_ranks(ranks))} {many if len(ranks) > 1 else one}"
+
+
+def suffering(stall: Stall, died: bool) -> str:
+    """What the ranks that wait suffer, as a sentence without its full stop; of another one that died, or in vain."""
+    if not died:
+        return _sentence(_told(stall.waiting, "waits in vain", "wait in vain"))
     if not stall.waiting:
         return "The errors of the others follow from this"
-    several = len(stall.waiting) > 1
-    words = _sentence(who(fold_ranks(stall.waiting))) + (" are known to wait for it" if several else " waits for it")
-    words += f" in {what(stall.op, stall.seq, stall.group)}" if stall.op else ""
-    return words + (" and are victims" if several else " and is a victim")
+    where = f" in {what(stall.op, stall.seq, stall.group)}" if stall.op else ""
+    one, many = f"waits for it{where} and is a victim", f"are known to wait for it{where} and are victims"
+    return _sentence(_told(stall.waiting, one, many))
 
 
 def suspect(base: FactBase, rank: int, reason: str, stall: Stall, reached: int | None) -> Fact:

@@ -126,3 +126,13 @@ def test_nobody_is_said_to_wait_where_nobody_is_known_to() -> None:
     closed: Given = ("nccl_peer_closed", {"host": "tern-2", "reason": "reset"})
     (stall,) = derived(progress, base(gone(3, "tern-1", **KILLED), closed), "stall")
     assert stall.fields["effect"] == "The errors of the others follow from this"
+
+
+def test_a_rank_that_talks_is_not_called_silent() -> None:
+    stuck: Given = ("torch_heartbeat", {"rank": 2, "event": "watchdog_stuck", "text": "got stuck for 480 seconds"})
+    (stall,) = derived(progress, base(late(1), late(3), stuck), "stall")
+    told = "rank 0, and any above 3, are silent in these files; rank 2 does not say that it waits"
+    assert stall.fields["others"] == told
+    assert stall.fields["effect"] == "Ranks 1,3 wait in vain"
+    (stall,) = derived(progress, base(late(1)), "stall")
+    assert stall.fields["effect"] == "Rank 1 waits in vain"
