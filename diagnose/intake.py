@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from diagnose import packs
-from diagnose.model import Digest, Line, Problem, Record, Source
+from diagnose.model import Block, Digest, Line, Problem, Record, Source
+
+if TYPE_CHECKING:
+    from diagnose.bundle import Stream
 
 PARALLEL_FROM_BYTES = 24 * 1024 * 1024
 """Less text than this is parsed faster in one process than it takes to start a second one."""
@@ -89,9 +93,16 @@ def parse(source: Source, by_kind: Mapping[str, ModuleType], tz: str | None) -> 
     records: list[Record] = []
     problems: list[Problem] = []
     status, lines = source.status, 0
+    apart: dict[str, list[Stream]] | None = None
     for kind in source.kinds:
         parser = by_kind[kind]
         try:
+            if kind in source.apart:
+                if apart is None:
+                    apart = bundle.streams_of(source, [by_kind[k] for k in source.apart])
+                with parsing.assumed_zone(tz):
+                    records += [record for stream in apart[kind] for record in _of_stream(parser, stream, source)]
+                continue
             if hasattr(parser, "scan_bytes"):
                 found, lines = guarded.shared().scan(parser, source)
                 records += found
@@ -115,6 +126,20 @@ def parse(source: Source, by_kind: Mapping[str, ModuleType], tz: str | None) -> 
     if any(r.kind == "parse_problem" for r in records) and status == "parsed":
         status = "partial"
     return replace(source, status=status, line_count=lines or _line_count(source)), records, problems
+
+
+def _of_stream(parser: ModuleType, stream: Stream, source: Source) -> Iterator[Record]:
+    """Records of one host's or task's lines; the prefix tells whose they are where the lines do not."""
+    rank = stream.rank if stream.rank is not None else source.rank
+    told = replace(source, host=stream.host or source.host, rank=rank)
+    if hasattr(parser, "parse"):
+        produced = parser.parse(iter(stream.lines), told)
+    else:
+        produced = parser.scan([Block(stream.lines[0].number, stream.text())], told)
+    for item in produced:
+        for record in item.records() if isinstance(item, Digest) else (_record(item),):
+            rank = record.rank if record.rank is not None else stream.rank
+            yield replace(record, host=record.host or stream.host, rank=rank)
 
 
 def _record(item: object) -> Record:

@@ -17,6 +17,7 @@ from diagnose.parsing import drop_none, evidence, unprefix
 
 KIND = "ptp"
 TOPICS = ("ptp", "clock_sync")
+READS_PREFIXES = True
 
 MAX_STREAMS = 500
 _SUMMARY_LOCKED_NS = 1_000_000

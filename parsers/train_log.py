@@ -17,6 +17,7 @@ from diagnose.parsing import evidence, unprefix
 
 KIND = "train_log"
 TOPICS = ("train_log",)
+READS_PREFIXES = True
 
 _UNIT = r"(?P<unit>\s?(?:ms|msec|milliseconds|us|s|sec|secs|seconds))?"
 _VALUE = r"(?P<value>\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?)"

@@ -22,16 +22,15 @@ from diagnose.bundle.manifest import Absent, Entry, Manifest, read_manifest
 from diagnose.bundle.origins import Origin, numbered, origin_of, shelves
 from diagnose.bundle.reading import LineReader, count_lines, encoding_of, excerpt, peek, read_blocks, read_lines
 from diagnose.bundle.recognise import SAMPLE, binary_note, text_note
+from diagnose.bundle.streams import MAX_SIZE, READ_FROM, Parts, Stream, chosen, parts_of
 from diagnose.bundle.walk import Found, Walk, display, reason
-from diagnose.model import Problem, Source, SourceStatus
+from diagnose.model import Line, Problem, Source, SourceStatus
 
 __all__ = [
-    "Absent", "Bundle", "Entry", "Limits", "LineReader", "Manifest",
-    "count_lines", "excerpt", "open_bundle", "read_blocks", "read_lines",
+    "Absent", "Bundle", "Entry", "Limits", "LineReader", "Manifest", "Stream",
+    "count_lines", "excerpt", "open_bundle", "read_blocks", "read_lines", "streams_of",
 ]  # fmt: skip
 
-SNIFF_FROM = 0.5
-"""A parser reads a source when its sniff reaches this."""
 _MAX_GONE = 20
 """Files that a manifest lists and the bundle lacks are named up to this number."""
 _DIGEST_WHOLE = 64 << 20
@@ -162,7 +161,6 @@ class _Names:
                 return replace(origin, host=self._hosts[folder] or named)
         return origin
 
-
     def job_began(self, f: Found) -> float | None:
         """When the job started on the file's host, by the nearest manifest that tells it."""
         return next((self._began[folder] for folder in _above(f.manifest_path) if folder in self._began), None)
@@ -213,9 +211,10 @@ def _recognised(source: Source, f: Found, sniffer: _Sniffer) -> Source:
     text = peek(source)
     if not text or text.isspace():
         return replace(source, status="empty")
-    kinds = sniffer.kinds(text, f.name)
+    parts = parts_of([Line(n, line) for n, line in enumerate(text.split("\n"), 1)])
+    kinds, apart = sniffer.kinds(text, f.name, parts)
     if kinds:
-        return replace(source, kinds=kinds)
+        return replace(source, kinds=kinds, apart=apart if source.size <= MAX_SIZE else ())
     return replace(source, status="unrecognised", notes=(*source.notes, text_note(text)))
 
 
@@ -226,15 +225,31 @@ class _Sniffer:
         self._parsers = parsers
         self.failures: dict[str, str] = {}
 
-    def kinds(self, text: str, name: str) -> tuple[str, ...]:
-        """Kinds that may read this text, surest first."""
-        return self._asked("sniff", text, name)
+    def kinds(self, text: str, name: str, parts: Parts | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Kinds that may read this text, surest first, and those of them that read its streams one by one."""
+        whole = self._asked("sniff", text, name)
+        if parts is None:
+            return tuple(whole), ()
+        apart: list[str] = []
+        for parser in self._parsers:
+            if not hasattr(parser, "sniff") or parser.KIND in self.failures:
+                continue
+            try:
+                if chosen(parser, parts, whole.get(parser.KIND, 0.0), name):
+                    apart.append(parser.KIND)
+            except Exception as error:  # a parser of the user's may do anything
+                self._failed(parser, name, error)
+        return tuple(dict.fromkeys((*whole, *apart))), tuple(apart)
 
     def binary_kinds(self, head: bytes, name: str) -> tuple[str, ...]:
         """The kind that reads this file as bytes, from its first 64 KiB; empty for all others."""
-        return self._asked("sniff_bytes", head, name)[:1]
+        return tuple(self._asked("sniff_bytes", head, name))[:1]
 
-    def _asked(self, question: str, head: str | bytes, name: str) -> tuple[str, ...]:
+    def _failed(self, parser: ModuleType, name: str, error: Exception) -> None:
+        self.failures.setdefault(parser.KIND, f"parser {parser.KIND} failed to sniff at {name}: {error!r}")
+
+    def _asked(self, question: str, head: str | bytes, name: str) -> dict[str, float]:
+        """The kinds that claim it with their scores, surest first."""
         scores: list[tuple[float, str]] = []
         for parser in self._parsers:
             if not hasattr(parser, question):
@@ -242,11 +257,20 @@ class _Sniffer:
             try:
                 score = float(getattr(parser, question)(head, name))
             except Exception as error:  # a parser of the user's may do anything
-                self.failures.setdefault(parser.KIND, f"parser {parser.KIND} failed to sniff at {name}: {error!r}")
+                self._failed(parser, name, error)
                 continue
-            if score >= SNIFF_FROM:
+            if score >= READ_FROM:
                 scores.append((-score, parser.KIND))
-        return tuple(kind for _, kind in sorted(scores))
+        return {kind: -score for score, kind in sorted(scores)}
+
+
+def streams_of(source: Source, parsers: Sequence[ModuleType]) -> dict[str, list[Stream]]:
+    """For each kind that reads a source in parts, those: the lines of one host or task without their prefixes. OSError
+    when the file is gone."""
+    parts = parts_of(list(read_lines(source))) if source.apart else None
+    if parts is None:
+        return {}
+    return {p.KIND: chosen(p, parts, 0.0, source.name) for p in parsers if p.KIND in source.apart}
 
 
 def _digest_of(location: Path) -> str:

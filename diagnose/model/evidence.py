@@ -42,6 +42,7 @@ class Source:
     lie on this machine (a private copy for archives and stdin); it never reaches a report.
     `host`, `rank`, `taken_at` (epoch seconds), `snapshot` (0, 1, 2 …), `command` are what manifest, path or name
     told; content may know better. `job_began` (epoch seconds): the manifest knows no process of the job before that.
+    `apart`: the kinds that read the lines of each host or task in it one by one, without prefixes.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Source:
     status: SourceStatus = "parsed"
     notes: tuple[str, ...] = ()
     job_began: float | None = None
+    apart: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

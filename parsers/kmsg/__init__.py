@@ -18,6 +18,7 @@ from ._prefix import Head, spliced, split
 
 KIND = "kmsg"
 TOPICS = ("kernel_log",)
+READS_PREFIXES = True
 
 _STAMP = re.compile(
     r"\[\s{0,8}\d{1,9}\.\d{6}\] ?\S|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d \d{4}\] (?!\[)\S"

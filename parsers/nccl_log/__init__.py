@@ -18,6 +18,7 @@ from ._unsigned import LAST_ERROR
 
 KIND = "nccl_log"
 TOPICS = ("nccl_init", "nccl_log")
+READS_PREFIXES = True
 
 BLOCK_CHARACTERS = 16_000_000
 _MARK = re.compile(r"NCCL (?:INFO|WARN|ATTN|CALL|TRACE) ")

@@ -17,6 +17,7 @@ from ._window import blocks_of, windows
 
 KIND = "torch_log"
 TOPICS = ("torch_log", "process_exit")
+READS_PREFIXES = True
 
 GATES = (
     "ProcessGroup",
