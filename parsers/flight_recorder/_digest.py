@@ -11,6 +11,7 @@ import base64
 import re
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,17 +19,13 @@ from diagnose.model import Evidence, Record, Source
 
 from ._render import entry_line, entry_text, heading
 from ._shape import Dump, common, fold_steps, shape
+from ._signatures import UNKNOWN, Signatures, operation, signature_text
+from ._transfers import MAX_PAIRS, P2P, Transfers
 
 MAX_CODES = 4_096
 """Collectives per group whose signatures are kept, the newest."""
-MAX_SIGNATURES = 200
-MAX_TENSORS = 16
-UNKNOWN = 0
+COALESCED = ":coalesced"
 
-_P2P = re.compile(r"(?:\w{1,20}:)?(?P<kind>send|recv) (?P<a>\d{1,7})(?:->|<-)(?P<b>\d{1,7})")
-_UNEVEN = re.compile(
-    r"all_?to_?all|scatter(?!_base)(?<!reduce_scatter)$|gather$(?<!all_gather)(?<!allgather)", re.IGNORECASE
-)
 _FRAMES = re.compile(r"(?:^|/)(?:torch|torch_xla|apex|transformer_engine)/|/(?:contextlib|functools|threading)\.py$")
 
 
@@ -36,8 +33,8 @@ class _Progress:
     """What is added up for one process group."""
 
     __slots__ = (
-        "codes", "completed", "desc", "enqueued", "first_pending", "last", "members", "name", "p2p_first",
-        "p2p_pending", "pending", "seqs", "started", "status_only",
+        "coalesced", "codes", "completed", "desc", "enqueued", "last", "members", "name", "parts", "pending", "seqs",
+        "started", "status_only", "transfers",
     )  # fmt: skip
 
     def __init__(self, name: str, desc: str, members: tuple[int, ...]) -> None:
@@ -45,84 +42,44 @@ class _Progress:
         self.seqs: list[int] = []
         self.codes: list[int] = []
         self.enqueued = self.started = self.completed = -1
-        self.pending = 0
-        self.first_pending = -1
+        self.pending: dict[int, int] = {}
+        self.parts: set[int] = set()
+        self.coalesced = False
         self.last = -1
-        self.p2p_first = -1
-        self.p2p_pending: dict[tuple[str, int], int] = {}
+        self.transfers = Transfers(members)
         self.status_only = True
 
+    def collective(self, seq: int, op: str, finished: bool, position: int) -> None:
+        """Takes an entry. Parts of a coalesced call are recorded without events, under the number of its end, and read
+        `scheduled` for ever: the end tells, and where the dump lacks it, the call was complete."""
+        self.coalesced |= op.endswith(COALESCED)
+        if finished:
+            self.pending.pop(seq, None)
+            self.parts.discard(seq)
+        elif op.endswith(COALESCED):
+            self.pending.setdefault(seq, position)
+            self.parts.discard(seq)
+        elif seq in self.pending:
+            self.parts.add(seq)
+        else:
+            self.pending[seq] = position
 
-class _Signatures:
-    """Codes of signatures; code 0 is a signature that cannot be read."""
+    def close(self) -> None:
+        """After the last entry."""
+        for seq in self.parts:
+            del self.pending[seq]
+            self.completed = max(self.completed, seq)
 
-    def __init__(self) -> None:
-        self._codes: dict[tuple[Any, ...], int] = {}
-        self.texts: dict[int, str] = {}
-
-    def code(self, entry: dict[str, Any]) -> int:
-        """The code of an entry's operation, sizes and datatypes."""
-        try:
-            inputs, outputs = entry["input_sizes"], entry["output_sizes"]
-            dtypes = entry.get("input_dtypes", ())
-            if len(inputs) == 1 and len(outputs) == 1 and len(dtypes) == 1:
-                key: tuple[Any, ...] = (
-                    entry["profiling_name"], array("q", inputs[0]).tobytes(), array("q", outputs[0]).tobytes(),
-                    dtypes[0],
-                )  # fmt: skip
-            else:
-                key = self._key(entry, inputs, outputs, dtypes)
-            known = self._codes.get(key)
-        except (KeyError, TypeError, OverflowError):
-            return UNKNOWN
-        if known is None:
-            text = signature_text(entry)
-            known = zlib.crc32(text.encode("utf-8", "replace")) or 1
-            self._codes[key] = known
-            if len(self.texts) < MAX_SIGNATURES:
-                self.texts[known] = text
-        return known
-
-    @staticmethod
-    def _key(entry: dict[str, Any], inputs: list[Any], outputs: list[Any], dtypes: list[Any]) -> tuple[Any, ...]:
-        return (
-            entry["profiling_name"],
-            tuple([array("q", s).tobytes() for s in inputs[:MAX_TENSORS]]),
-            tuple([array("q", s).tobytes() for s in outputs[:MAX_TENSORS]]),
-            len(inputs), len(outputs), *dtypes[:MAX_TENSORS],
-        )  # fmt: skip
-
-
-def operation(name: str) -> str:
-    """`nccl:all_reduce` as all_reduce."""
-    return name.partition(":")[2] or name
-
-
-def signature_text(entry: dict[str, Any]) -> str:
-    """Operation, sizes and datatype, as far as they must agree between ranks."""
-    op = operation(str(entry["profiling_name"])[:80])
-    dtypes = {d[:20] for d in entry.get("input_dtypes", ())[:MAX_TENSORS] if isinstance(d, str)}
-    dtype = " ".join(sorted(dtypes))
-    if _UNEVEN.search(op):
-        return f"{op} {dtype}".strip()
-    inputs, outputs = _sizes(entry["input_sizes"]), _sizes(entry["output_sizes"])
-    if op in ("all_gather", "ALLGATHER"):
-        inputs = outputs
-    elif op in ("reduce_scatter", "REDUCE_SCATTER"):
-        outputs = inputs
-    sizes = inputs if inputs == outputs else f"{inputs} -> {outputs}"
-    return f"{op} {sizes} {dtype}".strip()
-
-
-def _sizes(sizes: list[list[int]]) -> str:
-    text = "".join("[" + ",".join(map(str, s[:8])) + ("…" if len(s) > 8 else "") + "]" for s in sizes[:4])
-    return text + (f"… {len(sizes)} tensors" if len(sizes) > 4 else "")
+    @property
+    def first_pending(self) -> int:
+        """Position of the first collective that did not complete; -1 when all did."""
+        return next(iter(self.pending.values()), -1)
 
 
 def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
     """The records of one dump."""
     dump = shape(raw)
-    signatures = _Signatures()
+    signatures = Signatures()
     groups: dict[tuple[int, str], _Progress] = {}
     own: dict[str, set[int]] = {}
     gloo = _backend(dump) == "gloo"
@@ -139,8 +96,12 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
                 progress = groups[pg, name] = _new(dump, pg, name, pair)
             is_p2p = entry.get("is_p2p")
             finished = state == "completed" or (gloo and entry.get("retired") is True)
-            if is_p2p or (is_p2p is None and _P2P.match(op)):
-                _point_to_point(progress, op, finished, position, own)
+            if is_p2p or (is_p2p is None and P2P.match(op)):
+                number = entry.get("p2p_seq_id", entry.get("seq_id"))
+                mine = progress.transfers.add(op, number, finished, position)
+                if mine is not None:
+                    progress.status_only = False
+                    own.setdefault(progress.name, set()).add(mine)
                 completed_seen += finished
                 continue
             seq = entry.get("collective_seq_id")
@@ -149,6 +110,7 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
             if type(seq) is not int or not -1 <= seq < 1 << 60:
                 raise TypeError
             code = signatures.code(entry)
+            progress.collective(seq, op, finished, position)
         except (KeyError, TypeError, AttributeError, IndexError):
             bad += 1
             continue
@@ -162,14 +124,12 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
             completed_seen += 1
             if seq > progress.completed:
                 progress.completed = seq
-        else:
-            progress.pending += 1
-            if progress.first_pending < 0:
-                progress.first_pending = position
         if finished or state == "started":
             progress.started = max(progress.started, seq)
     if dump.entries and bad == len(dump.entries):
         raise ValueError("a flight-recorder dump, but none of its entries can be read")
+    for progress in groups.values():
+        progress.close()
     _take_status(dump, groups)
     rank, candidates = _identity(dump, groups, own)
     yield _dump_record(dump, cut, rank, candidates, groups, signatures, bool(completed_seen), source)
@@ -181,7 +141,7 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
             (_evidence(dump, len(dump.entries) - 1, source),),
         )
     for progress in groups.values():
-        if len(progress.members) != 1 and (progress.seqs or progress.p2p_first >= 0 or progress.enqueued >= 0):
+        if len(progress.members) != 1 and (progress.seqs or progress.transfers.pending() or progress.enqueued >= 0):
             yield _group_record(dump, progress, rank, source)
 
 
@@ -204,23 +164,6 @@ def _new(dump: Dump, pg: Any, name: Any, pair: Any) -> _Progress:
     return _Progress(name[:200], (desc or (info.desc if info else ""))[:200], info.members if info else ())
 
 
-def _point_to_point(progress: _Progress, op: str, finished: bool, position: int, own: dict[str, set[int]]) -> None:
-    m = _P2P.match(op)
-    if m is None:
-        return
-    progress.status_only = False
-    mine, peer = int(m["a"]), int(m["b"])
-    own.setdefault(progress.name, set()).add(mine)
-    if finished:
-        return
-    if progress.p2p_first < 0:
-        progress.p2p_first = position
-    members = progress.members
-    other = members[peer] if peer < len(members) else peer
-    key = (m["kind"][0], other)
-    progress.p2p_pending[key] = progress.p2p_pending.get(key, 0) + 1
-
-
 def _take_status(dump: Dump, groups: dict[tuple[int, str], _Progress]) -> None:
     """Numbers of `pg_status` for groups whose entries were overwritten, where its ids can be told apart from others.
 
@@ -240,7 +183,7 @@ def _take_status(dump: Dump, groups: dict[tuple[int, str], _Progress]) -> None:
             groups[pg, name] = _Progress(name, info.desc, info.members)
     for (pg, _), progress in groups.items():
         told = dump.status.get(pg)
-        if not told or progress.p2p_first >= 0 or (not progress.status_only and not progress.seqs):
+        if not told or progress.transfers.seen or (not progress.status_only and not progress.seqs):
             continue  # the numbers of groups with point-to-point operations count those
         enqueued, started, completed = (
             _number(told.get(f"last_{n}_collective")) for n in ("enqueued", "started", "completed")
@@ -286,7 +229,7 @@ def _evidence(dump: Dump, position: int, source: Source) -> Evidence:
 
 def _dump_record(
     dump: Dump, cut: bool, rank: int | None, candidates: set[int], groups: dict[tuple[int, str], _Progress],
-    signatures: _Signatures, completed: bool, source: Source,
+    signatures: Signatures, completed: bool, source: Source,
 ) -> Record:  # fmt: skip
     fields: dict[str, Any] = {
         "version": dump.version[:20], "entries": len(dump.entries), "groups": len(dump.groups),
@@ -327,30 +270,36 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
             "pending_retired": entry.get("retired") is True or None,
             "pending_op": "barrier" if barrier or op.endswith("barrier") else op,
             "pending_signature": _safe_signature(entry), "pending_state": str(entry["state"])[:20],
-            "pending_count": p.pending, "pending_order": p.first_pending, "pending_at": _time(entry),
+            "pending_count": len(p.pending), "pending_order": p.first_pending, "pending_at": _time(entry),
             "pending_site": site,
         }  # fmt: skip
-    if p.p2p_first >= 0:
-        entry = dump.entries[p.p2p_first]
-        number = entry.get("p2p_seq_id", entry.get("seq_id"))
-        pairs = sorted(p.p2p_pending.items())[:64]
+    transfers = p.transfers.pending()
+    if transfers:
+        position, number, head = transfers[0]
+        entry = dump.entries[position]
+        pairs = sorted(Counter(pair for _, _, pairs in transfers for pair in pairs).items())[:MAX_PAIRS]
         optional |= {
             "p2p": " ".join(f"{kind}{peer}*{count}" for (kind, peer), count in pairs),
-            "p2p_op": operation(str(entry["profiling_name"])[:80]), "p2p_order": p.p2p_first,
-            "p2p_seq": number if type(number) is int else None, "p2p_at": _time(entry),
+            "p2p_head": " ".join(f"{kind}{peer}" for kind, peer in sorted(set(head))[:MAX_PAIRS]),
+            "p2p_op": operation(str(entry["profiling_name"])[:80]), "p2p_order": position,
+            "p2p_seq": number if number >= 0 else None, "p2p_at": _time(entry),
+            "p2p_state": str(dump.entries[p.transfers.end(number, position)]["state"])[:20],
         }  # fmt: skip
     fields.update({name: value for name, value in optional.items() if value not in (None, "")})
-    shown = [x for x in (p.first_pending, p.p2p_first) if x >= 0]
+    shown = [x for x in (p.first_pending, *(t[0] for t in transfers[:1])) if x >= 0]
     return Record("fr_group", fields, (_evidence(dump, min(shown, default=p.last), source),), rank=rank)
 
 
 def _codes(p: _Progress) -> tuple[int, str]:
-    """Lowest number, and the packed codes from there on; of a number told twice (coalesced) the first counts."""
+    """Lowest number, and the packed codes from there on; of a number told twice (coalesced) the first counts, which of
+    the lowest number may be overwritten."""
     first = max(min(p.seqs), p.enqueued - MAX_CODES + 1)
     codes = array("I", bytes(4 * (p.enqueued - first + 1)))
     for seq, code in zip(reversed(p.seqs), reversed(p.codes), strict=True):
         if seq >= first:
             codes[seq - first] = code
+    if p.coalesced:
+        codes[0] = UNKNOWN
     return first, base64.b64encode(zlib.compress(codes.tobytes(), 1)).decode()
 
 

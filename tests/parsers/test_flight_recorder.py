@@ -188,3 +188,26 @@ def test_damaged_bytes(at: int, junk: bytes) -> None:
         read(data[:at] + junk + data[at + len(junk) :])
     except (ValueError, MemoryError):
         return
+
+
+def test_parts_of_a_coalesced_collective_are_as_far_as_its_end() -> None:
+    parts = [entry(7, state="scheduled", retired=False), entry(7, state="scheduled", size=9)]
+    rest = [entry(8, state="scheduled", size=9), entry(8, state="scheduled"), entry(8, "coalesced", "scheduled")]
+    (group,) = groups(read(pickle.dumps(dump([*parts, entry(7, "coalesced"), entry(9), *rest]), 2))).values()
+    told = {k: group.fields[k] for k in ("completed", "pending_seq", "pending_count")}
+    assert told == {"completed": 9, "pending_seq": 8, "pending_count": 1}
+    (active,) = groups(read(pickle.dumps(dump([*parts, *rest]), 2))).values()
+    assert (active.fields["pending_seq"], active.fields["pending_count"]) == (8, 1)
+
+
+def test_transfers_of_a_batch_are_as_far_as_its_end() -> None:
+    def part(number: int, name: str, state: str = "scheduled") -> dict[str, Any]:
+        return entry(1, state=state, profiling_name=f"nccl:{name}", is_p2p=True, p2p_seq_id=number)
+
+    first = [part(1, "send 1->2"), part(1, "recv 1<-0")]
+    second = [part(2, "recv 1<-0"), part(2, "send 1->2"), part(2, "coalesced")]
+    (group,) = groups(read(pickle.dumps(dump([*first, part(1, "coalesced", "completed"), *second]), 2))).values()
+    told = {k: group.fields[k] for k in ("p2p", "p2p_head", "p2p_seq", "p2p_state")}
+    assert told == {"p2p": "r0*1 s2*1", "p2p_head": "r0 s2", "p2p_seq": 2, "p2p_state": "scheduled"}
+    (active,) = groups(read(pickle.dumps(dump([*first, *second]), 2))).values()
+    assert active.fields["p2p"] == "r0*1 s2*1"

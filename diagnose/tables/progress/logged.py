@@ -29,7 +29,7 @@ def add_logged(found: Recording, base: FactBase) -> None:
         key = (m["name"], rank)
         row = rows.get(key)
         if row is None:
-            row = rows[key] = Row(rank, o, None, -1, None, NEVER, "", None, {}, None, NEVER, "")
+            row = rows[key] = Row(rank, o, None, -1, None, NEVER, "", None, {}, None, NEVER, ())
         _take(row, o)
     for (name, rank), row in rows.items():
         groups = [g for g in found.groups if g.name == name and rank in g.members]

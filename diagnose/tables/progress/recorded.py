@@ -82,13 +82,18 @@ def _past_failed(end: End, failed: set[int], victims: set[int], silent: set[int]
     return End("unknown", (), end.operations, end.victims)
 
 
+MOVED_ON = -1
+
+
 def _finishers(operation: Operation) -> set[int]:
-    """Ranks whose dump says that it is complete."""
+    """Ranks whose dump says that it is complete; those that went on and wait in a later one come as MOVED_ON."""
     seq = operation.seq
     rows = operation.group.rows.items()
-    return {
-        r for r, row in rows if seq is not None and row.completed >= seq and (row.pending is None or row.pending > seq)
-    }
+    done = {
+        r: row for r, row in rows
+        if seq is not None and row.completed >= seq and (row.pending is None or row.pending > seq)
+    }  # fmt: skip
+    return {r if row.pending is None else MOVED_ON for r, row in done.items()}
 
 
 _Odd = tuple[Group, Divergence, set[int]]

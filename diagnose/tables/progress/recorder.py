@@ -7,8 +7,9 @@ moment's: its rank counts as unknown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase
@@ -22,7 +23,8 @@ SYMMETRIC = ("all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_a
 
 @dataclass(slots=True)
 class Row:
-    """What one rank's dump says of one group; numbers are None when unknown."""
+    """What one rank's dump says of one group; numbers are None when unknown. `peers` counts the pending transfers by
+    kind (s or r) and peer, `head` holds those of the first pending one, several in a batch."""
 
     rank: int
     fact: Fact
@@ -35,7 +37,7 @@ class Row:
     peers: dict[tuple[str, int], int]
     p2p_seq: int | None
     p2p_order: int
-    p2p_op: str
+    head: tuple[tuple[str, int], ...]
 
     @property
     def first_order(self) -> int:
@@ -97,6 +99,7 @@ def recording(base: FactBase) -> Recording:
         else:
             found.dumps[rank] = dump
     _drop_old(found)
+    _drop_other_layouts(found, by_source)
     found.world = max((w for d in dumps if isinstance(w := d.fields.get("world"), int)), default=0)
     groups: dict[tuple[str, str], Group] = {}
     folds: dict[str, tuple[int, ...]] = {}
@@ -133,7 +136,8 @@ def _row(rank: int, fact: Fact) -> Row:
         rank, fact, _int(f.get("enqueued")), _int(f.get("completed"), -1) or 0, _int(f.get("pending_seq")),
         _int(f.get("pending_order"), NEVER) or 0, str(f.get("pending_op") or f.get("last_op") or ""),
         at if isinstance(at := f.get("pending_at"), float) else None, peers, _int(f.get("p2p_seq")),
-        _int(f.get("p2p_order"), NEVER) or 0, str(f.get("p2p_op", "")),
+        _int(f.get("p2p_order"), NEVER) or 0,
+        tuple((word[0], int(word[1:])) for word in str(f.get("p2p_head", "")).split()),
     )  # fmt: skip
 
 
@@ -147,8 +151,11 @@ def _placed(dumps: list[Fact], base: FactBase, found: Recording) -> Iterable[tup
     on_host: dict[str, list[int]] = defaultdict(list)
     for rank, host in sorted(base.rank_host.items()):
         on_host[host].append(rank)
+    numbers = _numbers(dumps)
     for dump in dumps:
         rank, told = dump.fields.get("rank"), dump.fields.get("identity") == "content"
+        if rank is None:
+            rank = numbers.get(dump.evidence[0].source)
         candidates = unfold_steps(str(dump.fields.get("candidates", "")))
         if not told:
             if isinstance(rank, int) and by_name[rank] > 1:
@@ -166,6 +173,22 @@ def _placed(dumps: list[Fact], base: FactBase, found: Recording) -> Iterable[tup
         if any(_last(d) != _last(best) and abs(_last(d) - _last(best)) < STALE_S for d in rivals):
             found.contested.add(rank)
         yield rank, best
+
+
+_NUMBER = re.compile(r"(\d{1,6})\D{0,12}$")
+
+
+def _numbers(dumps: Sequence[Fact]) -> dict[str, int]:
+    """Source -> number at the end of its name, where names tell no rank otherwise and these numbers are ranks: each
+    below the size of the job and each once."""
+    found: dict[str, int] = {}
+    for dump in dumps:
+        source = dump.evidence[0].source
+        m = _NUMBER.search(source.rpartition("/")[2].partition(".")[0])
+        world = dump.fields.get("world")
+        if m and dump.fields.get("rank") is None and (not isinstance(world, int) or int(m[1]) < world):
+            found[source] = int(m[1])
+    return found if len(set(found.values())) == len(found) > 1 else {}
 
 
 def _by_host(local: int, ranks: list[int]) -> int | None:
@@ -187,6 +210,24 @@ def _drop_old(found: Recording) -> None:
         if 0 < _last(dump) < middle - STALE_S:
             found.stale.add(rank)
             del found.dumps[rank]
+
+
+def _drop_other_layouts(found: Recording, by_source: Mapping[str, Sequence[Fact]]) -> None:
+    """Dumps of a job with another world (another attempt, another job), told by the members of the first group: those
+    of the newest dump count."""
+    layouts: dict[str, list[int]] = defaultdict(list)
+    for rank, dump in found.dumps.items():
+        for fact in by_source[dump.evidence[0].source]:
+            if fact.fields.get("desc") == "default_pg" and "members" in fact.fields:
+                layouts[str(fact.fields["members"])].append(rank)
+    if len(layouts) < 2:
+        return
+    newest = max(layouts.values(), key=lambda ranks: (max(_last(found.dumps[r]) for r in ranks), len(ranks)))
+    for ranks in layouts.values():
+        if ranks is not newest:
+            found.stale.update(ranks)
+            for rank in ranks:
+                found.dumps.pop(rank, None)
 
 
 def _drop_inconsistent(found: Recording) -> None:

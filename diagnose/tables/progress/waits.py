@@ -3,7 +3,8 @@
 A rank waits in its first operation that did not complete (a stream works in order). An operation waits for the members
 that have not enqueued it; if all have, for members whose GPU has not come to it; if all have come, it is stuck itself.
 Following these edges ends at a rank that waits for nobody, at an operation that everybody is in, at ranks of which
-nothing is known, or in a ring.
+nothing is known, or in a ring. Streams of different groups and pairs run beside each other, so a ring may stem from an
+old operation that nobody waits for right now: where the newer ones of its ranks lead out of it, it is none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from diagnose.tables.progress.recorder import NEVER, Group, Recording, Row
+from diagnose.tables.progress.recorder import NEVER, SYMMETRIC, Group, Recording, Row
 
 Ending = Literal["behind", "own_gpu", "stuck", "unknown", "ring"]
 
@@ -54,8 +55,14 @@ class End:
 def ends(found: Recording) -> list[End]:
     """All ends of the wait-for graph, those that most ranks wait for first."""
     firsts = _first_operations(found)
-    operations = _operations(found, firsts)
-    return _ends(firsts, operations)
+    one = {rank: (key,) for rank, key in firsts.items()}
+    made = _ends(one, _operations(found, firsts, one))
+    if any(e.kind == "ring" for e in made):
+        every = _pending_operations(found, firsts)
+        wider = _ends(every, _operations(found, firsts, every))
+        if not any(e.kind == "ring" for e in wider):
+            return wider
+    return made
 
 
 _Key = tuple[int, str, int]  # place of the group, "c" or the pair, number of a collective
@@ -78,23 +85,40 @@ def _first_operations(found: Recording) -> dict[int, _Key]:
 
 
 def _pair(group: Group, rank: int, row: Row) -> str:
-    """The first pending transfer as `from>to`, in global ranks."""
-    peer = int(row.p2p_op.rpartition(">" if row.p2p_op.startswith("s") else "-")[2])
-    if peer < len(group.members):
-        peer = group.members[peer]
-    return f"{rank}>{peer}" if row.p2p_op.startswith("s") else f"{peer}>{rank}"
+    """Of the first pending transfers one that the peer has not come to, as `from>to` in global ranks."""
+    keys: list[tuple[int, str]] = []
+    for kind, peer in row.head:
+        theirs, back = group.rows.get(peer), ("r" if kind == "s" else "s", rank)
+        met = 0 if theirs is None or not theirs.peers.get(back) else 1 if back not in theirs.head else 2
+        keys.append((met, f"{rank}>{peer}" if kind == "s" else f"{peer}>{rank}"))
+    return min(keys)[1] if keys else f"{rank}>"
 
 
-def _operations(found: Recording, firsts: Mapping[int, _Key]) -> dict[_Key, Operation]:
+def _pending_operations(found: Recording, firsts: Mapping[int, _Key]) -> dict[int, list[_Key]]:
+    """Rank -> what it waits for in every group and with every peer, its first operation first."""
+    every = {rank: [key] for rank, key in firsts.items()}
+    for place, group in enumerate(found.groups):
+        for rank, row in group.rows.items():
+            keys = [(place, "c", row.pending)] if row.pending is not None else []
+            keys += [
+                (place, f"{rank}>{peer}" if kind == "s" else f"{peer}>{rank}", 0) for kind, peer in sorted(row.peers)
+            ]
+            every.setdefault(rank, []).extend(k for k in keys if k not in every.get(rank, ()))
+    return every
+
+
+def _operations(
+    found: Recording, firsts: Mapping[int, _Key], pending: Mapping[int, Sequence[_Key]]
+) -> dict[_Key, Operation]:
     made: dict[_Key, Operation] = {}
-    for rank, key in firsts.items():
-        group = found.groups[key[0]]
-        if key not in made:
-            transfer = key[1] != "c"
-            make = _transfer if transfer else _collective
-            made[key] = make(found, firsts, group, key)
-        made[key].waiting.add(rank)
-        made[key].rows.append(group.rows[rank])
+    for rank, keys in pending.items():
+        for key in keys:
+            group = found.groups[key[0]]
+            if key not in made:
+                make = _collective if key[1] == "c" else _transfer
+                made[key] = make(found, firsts, group, key)
+            made[key].waiting.add(rank)
+            made[key].rows.append(group.rows[rank])
     return made
 
 
@@ -111,7 +135,8 @@ def _collective(found: Recording, firsts: Mapping[int, _Key], group: Group, key:
             dump = found.dumps.get(member)
             first_at = dump.fields.get("first_at") if dump is not None else None
             sure = isinstance(first_at, float) and earliest is not None and first_at < earliest
-            if dump is not None and sure and not dump.fields.get("only_active"):
+            active = dump is not None and dump.fields.get("only_active") is True
+            if dump is not None and (op in SYMMETRIC if active else sure):  # it would be among the active operations
                 made.behind[member] = None
             else:
                 made.unknown.add(member)
@@ -129,25 +154,46 @@ def _collective(found: Recording, firsts: Mapping[int, _Key], group: Group, key:
 
 
 def _transfer(found: Recording, firsts: Mapping[int, _Key], group: Group, key: _Key) -> Operation:
-    sender, receiver = (int(part) for part in key[1].split(">"))
-    made = Operation(group, None, f"transfer from rank {sender} to rank {receiver}", peer_to_peer=True)
-    present = [r for r in (sender, receiver) if firsts.get(r) == key]
-    waiting = present[0]
-    peer, kind = (receiver, "r") if waiting == sender else (sender, "s")
-    mine, theirs = group.rows[waiting], group.rows.get(peer)
-    if peer not in found.dumps:
-        made.unknown.add(peer)
-    elif theirs is None or not theirs.peers.get((kind, waiting)):
-        made.behind[peer] = None
-    elif len(group.members) == 2 and (theirs.p2p_seq or 0) > (mine.p2p_seq or 0):  # else numbers count other pairs too
-        made.unfinished.add(waiting)
-    elif firsts.get(peer) != key:
-        made.elsewhere.add(peer)
+    sender, _, receiver = key[1].partition(">")
+    if not receiver:  # the ring of the dump has lost with whom
+        made = Operation(group, None, f"transfers of rank {sender}", peer_to_peer=True)
+        made.elsewhere = {r for r in group.everyone() if r in firsts and firsts[r] != key}
+        return made
+    source, target = int(sender), int(receiver)
+    made = Operation(group, None, f"transfer from rank {source} to rank {target}", peer_to_peer=True)
+    posted = {
+        rank: key for rank, key in ((source, ("s", target)), (target, ("r", source))) if _posted(group, rank, key)
+    }
+    for rank, peer in ((source, target), (target, source)):
+        if rank not in posted and rank not in found.dumps:
+            made.unknown.add(rank)
+        elif rank not in posted:
+            made.behind[rank] = None
+        elif len(posted) == 2 and len(group.members) == 2 and _number(group, peer) > _number(group, rank):
+            made.unfinished.add(rank)  # in larger groups the numbers count other pairs too
+        elif not _is_in(firsts, key, group, rank, posted[rank]):
+            made.elsewhere.add(rank)
     return made
 
 
-def _ends(firsts: Mapping[int, _Key], operations: Mapping[_Key, Operation]) -> list[End]:
-    edges: dict[Hashable, list[Hashable]] = {rank: [key] for rank, key in firsts.items()}
+def _posted(group: Group, rank: int, transfer: tuple[str, int]) -> bool:
+    return rank in group.rows and bool(group.rows[rank].peers.get(transfer))
+
+
+def _number(group: Group, rank: int) -> int:
+    return group.rows[rank].p2p_seq or 0
+
+
+def _is_in(firsts: Mapping[int, _Key], key: _Key, group: Group, rank: int, transfer: tuple[str, int]) -> bool:
+    """The rank's first operation is this transfer, or a batch that holds it."""
+    first = firsts.get(rank)
+    return first == key or (
+        first is not None and first[0] == key[0] and first[1] != "c" and transfer in group.rows[rank].head
+    )
+
+
+def _ends(pending: Mapping[int, Sequence[_Key]], operations: Mapping[_Key, Operation]) -> list[End]:
+    edges: dict[Hashable, list[Hashable]] = {rank: list(keys) for rank, keys in pending.items()}
     for key, operation in operations.items():
         edges[key] = list(operation.blockers())
         for rank in operation.blockers():
