@@ -74,7 +74,11 @@ def cut_exceptions(base: FactBase) -> Iterator[Fact]:
 
 
 def nameless_crash(base: FactBase) -> Fact | None:
-    """The only process of the job that a signal or lack of memory ended, where nobody tells its rank."""
+    """The only process of the job that ended by itself, where nobody tells its rank.
+
+    A signal or lack of memory ended it, or an exception is the last thing that a log of its own says: other exceptions
+    may have been caught, and an exit code alone tells nothing.
+    """
     if any("rank" in o.fields and o.fields.get("reason") in CRASH_REASONS for o in _exits(base)):
         return None
     ended = [
@@ -82,9 +86,26 @@ def nameless_crash(base: FactBase) -> Fact | None:
         if o.fields.get("reason") in CRASH_REASONS[:3] and o.fields.get("signal") not in VICTIM_SIGNALS
         and "hosts" not in o.fields and ("pid" in o.fields or "host" in o.fields)
     ]  # fmt: skip
+    raised = _last_words(base)
     if any(len({o.fields[name] for o in ended if name in o.fields}) > 1 for name in ("host", "pid", "local_rank")):
         return None
-    return _ended(base, max(ended, key=lambda o: ("pid" in o.fields, "host" in o.fields))) if ended else None
+    if not ended:
+        return _crash(base, raised[0], "exception", _raised(raised[0])) if len(raised) == 1 else None
+    return _ended(base, max(ended, key=lambda o: ("pid" in o.fields, "host" in o.fields)))
+
+
+def _last_words(base: FactBase) -> list[Fact]:
+    """Exceptions of processes without a rank after which their log says nothing more."""
+    ends: dict[str, int] = {}
+    for o in base.observations:
+        for e in o.evidence if o.kind not in ("process_exit", "python_exception") else ():
+            ends[e.source] = max(e.last, ends.get(e.source, 0))
+    own = [
+        o for o in base.observations
+        if o.kind == "python_exception" and "rank" not in o.fields and o.fields["type"] != CUT and o.evidence
+        and o.fields.get("cause") not in VICTIM_CAUSES
+    ]  # fmt: skip
+    return [o for o in own if o.evidence[-1].last >= ends.get(o.evidence[-1].source, 0)]
 
 
 def _exits(base: FactBase) -> list[Fact]:

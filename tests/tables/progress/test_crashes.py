@@ -107,6 +107,14 @@ def test_other_processes_without_a_rank_are_not_blamed(ends: list[Given]) -> Non
     assert not [f for f in lost(*(late(r) for r in range(7)), *ends) if f.fields["reason"] == "crashed"]
 
 
+def test_an_exception_that_is_the_last_word_of_a_log_without_a_rank() -> None:
+    fields = {"type": "KeyError", "message": "'labels'", "cause": "other", "file": "train.py", "line": 88}
+    known = base(late(0), late(1), ("python_exception", fields))
+    assert [f.fields["who"] for f in derived(progress, known, "suspect_rank")] == ["A process of the job"]
+    caught = base(("python_exception", fields), late(0), late(1))
+    assert not derived(progress, caught, "suspect_rank")
+
+
 def test_a_cut_traceback_makes_nobody_guilty() -> None:
     fields = {"rank": 3, "type": "unknown", "message": "the traceback is cut off", "cause": "other"}
     cut: Given = ("python_exception", fields)
