@@ -26,7 +26,7 @@ _SURE = re.compile(
     r"|certificate is not yet valid|is not yet valid: current time|^NAME\s{1,80}READY\s{1,20}STATUS"
     r"|^\s*(?:\S{1,40}\s+)?(?:Warning|Normal)\s+(?:Evicted|Preempted|OOMKilling|SystemOOM|NodeNotReady|TaintManager"
     r"|FailedScheduling|UnexpectedAdmissionError)"
-    r"|exitCode: \d|^srun: .{1,2000}: exited abnormally",
+    r"|failed liveness probe|exitCode: \d|^srun: .{1,2000}: exited abnormally",
     re.MULTILINE,
 )
 _LIKELY = re.compile(
@@ -81,6 +81,7 @@ class _Job:
         self.mpi = _mpi.Mpi()
         self.torchrun = False
         self._tasks: list[Seen] = []
+        self._shell: list[tuple[Seen, float | None]] = []
 
     def read(self, line: Line) -> None:
         """Take in one line."""
@@ -97,12 +98,19 @@ class _Job:
                 self._add(seen, at)
         for reader in (self.kubernetes.feed, self.mpi.feed, _credentials.credentials):
             for seen in reader(line, text):
-                self._add(seen, at)
+                if seen.fields.get("reporter") == "shell":
+                    self._shell.append((seen, at))
+                else:
+                    self._add(seen, at)
 
     def finish(self) -> Digest:
         """The digest. Task numbers of srun are ranks where a host has several and no torchrun stands between."""
         for seen in self.kubernetes.close():
             self._add(seen, None)
+        for seen, at in self._shell:
+            if self.slurm.ended and seen.fields["reason"] == "killed":
+                seen.fields["reason"] = "cancelled"
+            self._add(seen, at)
         ranked = not self.torchrun and any(len(tasks) > 1 for tasks in self.slurm.tasks_of.values())
         for seen in self._tasks:
             hosts = self.slurm.hosts_of.get(seen.key[1:], ())

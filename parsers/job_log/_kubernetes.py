@@ -14,7 +14,7 @@ from ._seen import Seen, exited, short
 
 GATES = (
     "OOMKilled", "Exit Code:", "exitCode:", "Evict", "Preempt", "OOMKilling", "NodeNotReady", "TaintManager", "READY",
-    "DeadlineExceeded", "SystemOOM", "FailedScheduling", "UnexpectedAdmissionError",
+    "DeadlineExceeded", "SystemOOM", "FailedScheduling", "UnexpectedAdmissionError", "liveness probe",
 )  # fmt: skip
 
 _KEY = re.compile(
@@ -155,6 +155,8 @@ class Kubernetes:
             elif len(self._waiting) < _MAX_WAITING:
                 fields = {"event": "unschedulable", "text": short(f"{m['reason']} {m['rest']}")}
                 self._waiting[pod] = Seen("job_event", fields, [line], key=("unschedulable", pod))
+        elif m["reason"] == "Killing" and "failed liveness probe" in m["rest"]:
+            yield self._happened("unhealthy", f"{m['reason']} {m['rest']}", line)
         elif event:
             host = _ON_NODE.search(m["rest"])
             yield self._happened(event, f"{m['reason']} {m['rest']}", line, host["host"] if host else None)

@@ -85,6 +85,8 @@ class Slurm:
         self.tasks_of: dict[str, set[int]] = {}
         self.hosts_of: dict[tuple[int | None, str, str], set[str]] = {}
         """Exit code, signal and reason of tasks, as srun tells them -> hosts."""
+        self.ended = False
+        """The scheduler says that it ended the job, and no task had failed before."""
         self._columns: list[str] = []
         self._widths: list[tuple[int, int]] = []
         self._job: str | None = None
@@ -133,8 +135,9 @@ class Slurm:
         event = next((event for literal, event in _WHY if literal in why), "cancelled")
         at, _ = parse_time(m["at"])
         fields = {"event": event, "job": m["job"], "text": short(text)}
-        self._ending = True
-        yield Seen("job_event", fields, [line], m["host"], at=at, key=(event, m["job"], m["host"]))
+        self._ending = self.ended = True
+        host = None if event == "node_fail" else m["host"]  # the host that prints this is not the one that failed
+        yield Seen("job_event", fields, [line], host, at=at, key=(event, m["job"], host))
 
     def _from_outside(self, line: Line, text: str) -> Iterator[Seen]:
         """Somebody pressed Ctrl-C, or the controller ended the step."""

@@ -57,7 +57,7 @@ _SURE = re.compile(
     r"|Root Cause \(first observed failure\)|Dist(?:Backend|Store|Network)Error"
     r"|Timeout at collective: |torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|DataLoader worker \(pid"
     r"|local_rank: \d{1,5} \(pid: |\[rank\d{1,6}\]:|store based barrier|clients joined|TORCH_NCCL_"
-    r"|The server socket has failed to "
+    r"|The server socket has failed to |ncclUniqueId from \["
     r"|(?:Error: |async )NCCL [Ee]rror(?: in)?(?::| \d:) "
 )
 _TRACEBACK = "Traceback (most recent call last)"

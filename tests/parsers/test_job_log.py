@@ -25,7 +25,7 @@ def test_slurm() -> None:
         ("oom", None, "gpu-a03", 2),
         ("time_limit", "4711.0", "gpu-a01", 5),
         ("preempted", "4712", "gpu-a02", 6),
-        ("node_fail", "4713", "gpu-a04", 7),
+        ("node_fail", "4713", None, 7),
         ("node_fail", None, "gpu-a04", 8),
     ]
     exits = {r.rank: (r.host, r.fields["reason"], r.fields.get("signal")) for r in of(found, "process_exit")}
@@ -145,6 +145,25 @@ W1130 torch/distributed/elastic/agent/server/api.py:741] Received Signals.SIGTER
 srun: error: gpu-a01: task 0: Exited with exit code 1
 """
     assert [r.fields["reason"] for r in of(run(PARSER, text), "process_exit")] == ["error"]
+
+
+def test_a_process_of_the_script_that_ended_with_its_job() -> None:
+    killed = "/var/spool/slurmd/job4711/slurm_script: line 41: 31337 Killed                  python train.py\n"
+    cancelled = "slurmstepd: error: *** JOB 4711 ON gpu-a01 CANCELLED AT 2026-03-04T17:20:00 ***\n"
+    failed = "srun: error: gpu-a01: task 3: Exited with exit code 1\n"
+    for text, reason in (
+        (killed, "killed"),
+        (killed + cancelled, "cancelled"),
+        (failed + killed + cancelled, "killed"),
+    ):
+        exits = of(run(PARSER, text), "process_exit")
+        assert [r.fields["reason"] for r in exits if r.fields["reporter"] == "shell"] == [reason]
+
+
+def test_a_container_that_failed_its_liveness_probe() -> None:
+    text = "3m  Normal  Killing  pod/trainer-1  Container trainer failed liveness probe, will be restarted\n"
+    assert [r.fields["event"] for r in run(PARSER, text)] == ["unhealthy"]
+    assert run(PARSER, "3m  Normal  Killing  pod/trainer-1  Stopping container trainer\n") == []
 
 
 def test_tasks_that_somebody_terminated() -> None:
