@@ -10,6 +10,7 @@ import json
 import stat
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -237,6 +238,42 @@ def test_a_folder_and_a_compressed_log_are_not_several_folders(tmp_path: Path) -
     write(tmp_path, {"gpu07/dmesg.txt": "x\n", "nccl.log.gz": gzip.compress(NCCL.encode())})
     with opened(tmp_path / "gpu07", tmp_path / "nccl.log.gz") as bundle:
         assert [(s.path, s.host) for s in bundle.sources] == [("dmesg.txt", None), ("nccl.log.gz", None)]
+
+
+FOLDER: dict[str, bytes] = {
+    "n07/dmesg.txt": b"x\n",
+    "n07/nic/eth0.txt": b"y\n",
+    "n08/dmesg.txt": b"z\n",
+    "job/train.log": b"w\n",
+}
+
+
+@pytest.mark.parametrize("top", ["evidence", "gpu07", "2026-11-24", "case.d"])
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_an_archive_of_a_folder_is_that_folder(
+    top: str, pack: Callable[[dict[str, bytes]], bytes], tmp_path: Path
+) -> None:
+    write(tmp_path / top, dict(FOLDER))
+    write(tmp_path, {"x.bin": pack({f"{top}/{name}": text for name, text in FOLDER.items()})})
+    with opened(tmp_path / top) as folder, opened(tmp_path / "x.bin") as archive:
+        assert [(s.path, s.host) for s in archive.sources] == [(s.path, s.host) for s in folder.sources]
+        assert archive.digest == folder.digest
+
+
+def test_an_archive_of_what_is_in_a_folder_keeps_its_folders(tmp_path: Path) -> None:
+    write(tmp_path, {"x.tar": tar_of({"./n07/dmesg.txt": b"x\n"})})
+    with opened(tmp_path / "x.tar") as bundle:
+        assert [(s.path, s.host) for s in bundle.sources] == [("n07/dmesg.txt", "n07")]
+
+
+def test_archives_of_several_folders_are_those_folders(tmp_path: Path) -> None:
+    for number, host in enumerate(("gpu07", "gpu08")):
+        write(tmp_path, {f"upload-{number}.tgz": tar_of({f"{host}/dmesg.txt": b"x\n", f"{host}/a/b.txt": b"y\n"})})
+    with opened(tmp_path / "upload-0.tgz", tmp_path / "upload-1.tgz") as bundle:
+        assert [(s.path, s.host) for s in bundle.sources] == [
+            ("gpu07/a/b.txt", "gpu07"), ("gpu07/dmesg.txt", "gpu07"),
+            ("gpu08/a/b.txt", "gpu08"), ("gpu08/dmesg.txt", "gpu08"),
+        ]  # fmt: skip
 
 
 def test_several_archives_name_hosts(tmp_path: Path) -> None:

@@ -72,10 +72,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An unpacked file: its name in the archive (cleaned, "" for a lone compressed file) and where it lies now."""
+    """An unpacked file: its name in the archive (cleaned, "" for a lone compressed file), where it lies now, and
+    whether the archive tells the name from the folder that it was packed in (`./name`)."""
 
     name: str
     location: Path
+    dotted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +217,11 @@ def _tar_member(
             shutil.copyfileobj(source, out, _PIECE)
     except (tarfile.TarError, Refused, *DAMAGE):
         if target.stat().st_size:
-            yield Member(name, target)
+            yield Member(name, target, info.name.startswith("./"))
         raise
     if target.stat().st_size < info.size:
         yield Refusal(name, "the archive ends inside this file; read up to there")
-    yield Member(name, target)
+    yield Member(name, target, info.name.startswith("./"))
 
 
 class _Counted:

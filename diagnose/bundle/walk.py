@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from diagnose.bundle.archives import Budget, Limits, Refusal, Refused, unpack
+from diagnose.bundle.archives import Budget, Limits, Member, Refusal, Refused, unpack
 from diagnose.bundle.inflate import MAGIC_LENGTH, holds_tar, kind_of
 from diagnose.bundle.manifest import MAX_SIZE, NAME, read_manifest
-from diagnose.bundle.origins import strip_archive_endings
+from diagnose.bundle.origins import names_host, strip_archive_endings
 from diagnose.bundle.recognise import document_note
 from diagnose.model import Problem
 
@@ -54,6 +54,15 @@ def _is_junk(parts: Sequence[str]) -> bool:
     if name.startswith("._") or name in _JUNK_FILES or name.endswith((".pyc", ".pyo")):
         return True
     return any(part in _JUNK_FOLDERS for part in parts)
+
+
+def _top(items: Sequence[Member | Refusal]) -> str:
+    """The folder that holds all members of an archive, with its slash; empty when there is none."""
+    members = [item for item in items if isinstance(item, Member)]
+    tops = {item.name.partition("/")[0] for item in members}
+    if len(tops) != 1 or any(item.dotted or "/" not in item.name for item in members):
+        return ""
+    return tops.pop() + "/"
 
 
 class Walk:
@@ -221,26 +230,36 @@ class Walk:
         return manifest is not None or bool(wrong)
 
     def _unpack(self, location: Path, kind: str, shown: tuple[str, ...], parts: tuple[str, ...], depth: int) -> None:
-        """Members under `parts`; troubles are told of the archive as `shown`."""
+        """Members under `parts`; troubles are told of the archive as `shown`.
+
+        An archive that was given and holds one folder is what that folder would be if it were given.
+        """
         where = "/".join(shown)
-        early: list[str] = []
+        items: list[Member | Refusal] = []
         try:
             for item in unpack(location, kind, self._new_file, self._budget):
-                if isinstance(item, Refusal):
-                    self._problem(f"{where}/{item.name}" if item.name else where, item.reason)
-                    if not item.name:
-                        early.append(item.reason)
-                    continue
-                names = tuple(item.name.split("/")) if item.name else ()
-                if names and _is_junk(names):
+                if isinstance(item, Member) and item.name and _is_junk(item.name.split("/")):
                     item.location.unlink()
                     continue
-                notes = tuple(early) if not item.name else ()
-                self._take_file(item.location, (*parts, *names) if names else shown, depth, notes)
+                items.append(item)
         except Refused as refused:
-            self._problem(where, f"{refused}; the rest is not read")
+            items.append(Refusal("", f"{refused}; the rest is not read"))
         except OSError as error:
-            self._problem(where, f"cannot be unpacked: {reason(error)}")
+            items.append(Refusal("", f"cannot be unpacked: {reason(error)}"))
+        top = _top(items) if depth == 1 and shown != parts else ""
+        if top and parts:
+            folder = top[:-1]
+            parts, top = ((folder,), top) if folder in parts or names_host(folder) else (parts, "")
+        early: list[str] = []
+        for item in items:
+            name = item.name.removeprefix(top)
+            if isinstance(item, Refusal):
+                self._problem(f"{where}/{name}" if name else where, item.reason)
+                if not name:
+                    early.append(item.reason)
+                continue
+            notes = tuple(early) if not name else ()
+            self._take_file(item.location, (*parts, *name.split("/")) if name else shown, depth, notes)
 
     def _new_file(self) -> Path:
         self._copies += 1
