@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from diagnose.model import UNNAMED_HOST, Diagnosis, fold_ranks, unfold_ranks
@@ -38,12 +38,13 @@ class RankRow:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """A process group: its collectives in order, and its rows as the table gives them."""
+    """A process group: its collectives in order, its rows as the table gives them, and the hosts of ranks."""
 
     name: str
     op: str
     seqs: tuple[str, ...]
     rows: tuple[RankRow, ...]
+    hosts: Mapping[int, str] = field(default_factory=dict)
 
 
 def _state(value: Any) -> str:
@@ -62,6 +63,7 @@ def rank_groups(diagnosis: Diagnosis | None) -> list[RankGroup]:
     """Groups of the progress table; none where the evidence has none."""
     table = diagnosis.tables.get("progress") if diagnosis else None
     groups: list[RankGroup] = []
+    hosts = _hosts(table.get("hosts") if isinstance(table, Mapping) else None)
     for group in _mappings(table.get("groups") if isinstance(table, Mapping) else None):
         rows = [
             RankRow(
@@ -75,8 +77,27 @@ def rank_groups(diagnosis: Diagnosis | None) -> list[RankGroup]:
             for row in _mappings(group.get("rows"))
         ]
         seqs = tuple(str(s) for s in group.get("seqs") or ())
-        groups.append(RankGroup(str(group.get("group", "")), str(group.get("op") or ""), seqs, tuple(rows)))
+        groups.append(RankGroup(str(group.get("group", "")), str(group.get("op") or ""), seqs, tuple(rows), hosts))
     return groups
+
+
+def _hosts(value: Any) -> dict[int, str]:
+    """Rank -> host, of a table of hosts and their ranks."""
+    found: dict[int, str] = {}
+    for host, ranks in value.items() if isinstance(value, Mapping) else ():
+        numbers = _numbers(str(ranks))
+        if len(found) + len(numbers) > MAX_RANKS:
+            break
+        found.update(dict.fromkeys(numbers, str(host)))
+    return found
+
+
+def _numbers(ranks: str) -> list[int]:
+    """Ranks of a row; none where the text is no list of ranks."""
+    try:
+        return unfold_ranks(ranks)[:MAX_RANKS]
+    except ValueError:
+        return []
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
@@ -88,20 +109,28 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
 def zoomed(group: RankGroup, zoom: Zoom) -> list[RankRow]:
     """Rows at a level: all ranks alike in one row, one row per host and look, or one row per rank; odd ones first."""
     if zoom == "rank":
-        rows: list[tuple[int, RankRow]] = []
-        for row in group.rows:
-            try:
-                numbers = unfold_ranks(row.ranks)
-            except ValueError:
-                numbers = []
-            room = MAX_RANKS - len(rows)
-            rows.extend((n, RankRow(str(n), 1, row.host, row.states, row.note, row.odd)) for n in numbers[:room])
-        return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
+        ranks = [(row, n) for row in group.rows for n in _numbers(row.ranks)][:MAX_RANKS]
+        ranks.sort(key=lambda pair: (not pair[0].odd, pair[1]))
+        return [replace(row, ranks=str(n), count=1, host=group.hosts.get(n, row.host)) for row, n in ranks]
+    rows = [part for row in group.rows for part in _by_host(row, group.hosts)] if zoom == "node" else group.rows
     merged: dict[tuple[str, ...], list[RankRow]] = {}
-    for row in group.rows:
+    for row in rows:
         key = (row.host if zoom == "node" else "", row.note, str(row.odd), *row.states)
         merged.setdefault(key, []).append(row)
-    return sorted((_merge(rows) for rows in merged.values()), key=lambda row: (not row.odd, row.count))
+    found = [_merge(alike) for alike in merged.values()]
+    if zoom == "node":
+        return sorted(found, key=lambda row: (not row.odd, (_numbers(row.ranks.split(",")[0]) or [MAX_RANKS])[0]))
+    return sorted(found, key=lambda row: (not row.odd, row.count))
+
+
+def _by_host(row: RankRow, hosts: Mapping[int, str]) -> list[RankRow]:
+    """The row as one row per host; as it is where hosts are not known."""
+    ranks: dict[str, list[int]] = {}
+    for n in _numbers(row.ranks):
+        ranks.setdefault(hosts.get(n, ""), []).append(n)
+    if not ranks or ranks.keys() == {""}:
+        return [row]
+    return [replace(row, ranks=fold_ranks(part), count=len(part), host=host) for host, part in ranks.items()]
 
 
 def _merge(rows: Sequence[RankRow]) -> RankRow:

@@ -15,7 +15,7 @@ BEFORE, AFTER = 3, 8
 
 
 def progress_table(base: FactBase, facts: Sequence[Fact]) -> dict[str, Any]:
-    """Groups with rows of ranks; empty when nothing stalls."""
+    """Groups with rows of ranks, and the ranks of every host as far as known; empty when nothing stalls."""
     suspects = [f for f in facts if f.kind == "suspect_rank"]
     stalls = [f for f in facts if f.kind in ("stall", "signature_mismatch")]
     recorded = any(f.fields.get("evidence_kind") == "flight_recorder" or "pattern" in f.fields for f in stalls)
@@ -27,7 +27,16 @@ def progress_table(base: FactBase, facts: Sequence[Fact]) -> dict[str, Any]:
             groups.append(_over_time(base, stall, group, dumps, suspects))
         elif stall.kind == "stall":
             groups.append(_at_one(base, stall, suspects))
-    return {"groups": groups} if groups else {}
+    return {"groups": groups, "hosts": _hosts(base, groups)} if groups else {}
+
+
+def _hosts(base: FactBase, groups: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Host -> its ranks among those shown, folded."""
+    shown = {rank for group in groups for row in group["rows"] for rank in unfold_ranks(str(row["ranks"]))}
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(shown & base.rank_host.keys()):
+        ranks[base.rank_host[rank]].append(rank)
+    return {host: fold_ranks(found) for host, found in ranks.items()}
 
 
 def _over_time(base: FactBase, stall: Fact, group: Group, dumps: Recording, suspects: Sequence[Fact]) -> dict[str, Any]:

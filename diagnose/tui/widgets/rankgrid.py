@@ -141,9 +141,10 @@ class RankGrid(LineView):
         pieces: list[Piece] = []
         if row.count > 1:
             pieces.append((f"{row.count} " + self._say("ranks") + "  ", "muted"))
+        note = printable(row.note[:200])
         if row.odd:
-            pieces.append(("◂ " + self._say("odd one out") + "  ", "odd"))
-        return [*pieces, (printable(row.note[:200]), "odd" if row.odd else "text")]
+            return [*pieces, (note + "  " if note else "", "odd"), ("◂ " + self._say("odd one out"), "odd")]
+        return [*pieces, (note, "text")]
 
     def _padded(self, host: str) -> str:
         """The host in its column."""
