@@ -15,8 +15,8 @@ from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Finding, Problem, 
 from diagnose.report.safe import safe
 from diagnose.report.words import Words
 
-UNDETERMINED = "undetermined"
-"""Slug of rules that say that something is wrong and the evidence does not tell why: `stall/undetermined`."""
+UNDETERMINED = ("undetermined", "snapshot-difference")
+"""Slugs of rules that say that something may be wrong and what would decide it: `stall/undetermined`."""
 _DECIDES = re.compile(
     r"NCCL (?:WARN|ERROR)|Watchdog|Xid|Traceback|\b\w*Error\b|\berror\b|\bfail|timed? ?out|\bexitcode\b", re.IGNORECASE
 )
@@ -141,13 +141,14 @@ def view(diagnosis: Diagnosis) -> View:
     groups, context = _grouped(current)
     faults = [g.lead for g in groups if g.lead.severity != "info"]
     symptoms = [f for f in context if f.severity != "info"]
-    lead = next(iter([*faults, *symptoms]), None)
+    questions = [f for f in context if undetermined(f)]
+    lead = next(iter([*faults, *symptoms, *questions]), None)
     state: State = "no-fault"
     if faults and undetermined(faults[0]):
         state = "cannot-tell"
     elif faults:
         state = "fault"
-    elif symptoms or known(diagnosis.job, "stalled_since"):
+    elif lead or known(diagnosis.job, "stalled_since"):
         state = "cannot-tell"
     sources = sorted(diagnosis.sources, key=lambda s: (s.path, s.id))
     return View(
@@ -166,7 +167,7 @@ def view(diagnosis: Diagnosis) -> View:
 
 def undetermined(finding: Finding) -> bool:
     """Whether the finding itself says that the cause is not in the evidence."""
-    return finding.id.partition("/")[2] == UNDETERMINED
+    return finding.id.partition("/")[2] in UNDETERMINED
 
 
 def known(mapping: Mapping[str, Any], key: str) -> bool:

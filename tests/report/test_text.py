@@ -46,6 +46,13 @@ def test_a_rule_that_says_it_cannot_tell():
     assert head(replace(SAMPLE, findings=(vague,)))[0] == "cannot tell: rank 37 on node-b, group 0: It stands still"
 
 
+def test_a_snapshot_that_may_be_progress_is_a_question_and_no_fault():
+    note = replace(MINOR, id="stall/snapshot-difference", severity="info", role="context", subjects=())
+    what, _, then = head(replace(QUIET, findings=(note,)))
+    assert what == f"cannot tell: {MINOR.title}"
+    assert then.startswith("next: ")
+
+
 def test_the_unnamed_host_is_not_named():
     alone = replace(ROOT, subjects=(Subject("gpu", "3", UNNAMED_HOST),))
     alone = replace(alone, remediation=(replace(ROOT.remediation[1], where=UNNAMED_HOST),))
