@@ -2,7 +2,7 @@
 
 Formats: chrony 3.x to 4.x, ntpq of ntp and ntpsec, systemd 219 to 257. Signs: `System time … slow` and a positive CSV
 value mean a clock behind NTP time; ntpq offsets are positive when the local clock is behind, chronyc's when it is
-ahead. Records use chronyc's sign. A daemon that cannot be reached leaves the topic covered without a value.
+ahead. Records use chronyc's sign. A daemon that gave no answer is an event.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ _UNIT = re.compile(
 _UNREACHABLE = re.compile(
     r"^[ \t]{0,8}(?:506 Cannot talk to daemon|Could not open connection to daemon|501 Not authorised)", re.M
 )
+_SYNCHRONISED = frozenset({"Normal", "Insert second", "Delete second"})
 _MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 _STATES = {
     "*": "selected", "+": "combined", "-": "not_combined", "x": "falseticker", "~": "too_variable", "?": "unusable",
@@ -65,14 +66,15 @@ _STATES = {
 }  # fmt: skip
 _MARKS = re.compile(
     r"^[ \t>]{0,12}(?:[A-Za-z][\w.-]{1,62}: )?(?:Reference ID\s{1,12}: [0-9A-F]{8} \(|"
-    r"System time\s{1,12}: [\d.]{1,22} seconds (?:fast|slow)|MS Name/IP address )",
+    r"System time\s{1,12}: [\d.]{1,22} seconds (?:fast|slow)|MS Name/IP address |"
+    r"Leap status\s{1,12}: (?:Normal|Not synchronised|Insert second|Delete second)\s*$)",
     re.M,
 )
 
 
 @dataclass(slots=True)
 class _Block:
-    """The labels of one `chronyc tracking` and their lines."""
+    """The labels of one `chronyc tracking`, or of what was picked out of it, and their lines."""
 
     values: dict[str, str] = field(default_factory=dict[str, str])
     lines: list[Line] = field(default_factory=list[Line])
@@ -95,7 +97,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
     ntpq = False
     fresh: dict[tuple[str | None, str], float | None] = {}
     units: list[tuple[str, Line]] = []
-    unreachable = produced = False
+    silent: Line | None = None
+    produced = False
     for line in lines:
         text = line.text
         label = _LABEL.match(text) if ": " in text else None
@@ -121,7 +124,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
             ntpq = True
         elif ntpq and text and not text.startswith(("=", " ")) and not _NTPQ.match(text):
             ntpq = False
-        unreachable = unreachable or _UNREACHABLE.match(text) is not None
+        silent = silent or (line if _UNREACHABLE.match(text) else None)
         unit = _UNIT.match(text) if ".service" in text else None
         if unit:
             units.append((unit.group(1).partition("@")[0].removesuffix("d"), line))
@@ -133,10 +136,10 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record | Digest]:
         grounds = tuple(evidence(source, line) for _, line in units[:6])
         said = "running together: " + ", ".join(sorted(names))
         events.add(("clock_event", "competing_daemons"), _clock_event("competing_daemons", said, grounds))
+    if silent is not None and not produced and not events.tallies:
+        yield _clock_event("daemon_silent", silent.text.strip(), (evidence(source, silent),), daemon="chronyd")
     if events.tallies:
         yield events
-    elif unreachable and not produced:
-        yield Record("covered", {"topic": "clock_sync"})
 
 
 def _seconds(text: str | None) -> float | None:
@@ -157,6 +160,7 @@ def _round(seconds: float) -> float:
 def _tracking(block: _Block, host: str | None, source: Source) -> Iterator[Record]:
     values = block.values
     if len(values) < 3 or not {"Ref time (UTC)", "System time"} & set(values):
+        yield from _leap_alone(block, host, source)
         return
     m = _SYSTEM_TIME.match(values.get("System time", ""))
     if m is None:
@@ -170,6 +174,17 @@ def _tracking(block: _Block, host: str | None, source: Source) -> Iterator[Recor
         _seconds(values.get("Skew")), values.get("Reference ID"), host,
         tuple(evidence(source, line) for line in _telling(block)),
     )  # fmt: skip
+
+
+def _leap_alone(block: _Block, host: str | None, source: Source) -> Iterator[Record]:
+    """`chronyc tracking | grep Leap`."""
+    leap = block.values.get("Leap status", "")
+    if leap == "Not synchronised":
+        line = block.lines[list(block.values).index("Leap status")]
+        fields = {"event": "unsynchronised", "daemon": "chronyd", "text": f"Leap status: {leap}"}
+        yield Record("clock_event", cast(Fields, fields), (evidence(source, line),), host=host)
+    elif leap in _SYNCHRONISED:
+        yield Record("covered", {"topic": "clock_sync"})
 
 
 def _telling(block: _Block) -> list[Line]:
@@ -186,7 +201,7 @@ def _tracking_record(
     rms: float | None, skew: float | None, reference: str | None, host: str | None, grounds: tuple[Evidence, ...],
 ) -> Record:  # fmt: skip
     signed = round(signed, 9) + 0.0
-    synchronised = None if leap is None else leap in ("Normal", "Insert second", "Delete second")
+    synchronised = None if leap is None else leap in _SYNCHRONISED
     fields = drop_none(
         offset_ms=abs(signed), signed_offset_ms=signed, leap=leap, synchronised=synchronised, stratum=stratum,
         root_delay_ms=delay, root_dispersion_ms=dispersion, rms_offset_ms=rms, skew_ppm=skew, reference=reference,

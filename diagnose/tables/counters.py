@@ -67,6 +67,9 @@ NIC_METRICS = (
        r"rx_out_of_buffer|rx_total_ring_discards|rx_drops_no_frags|rx_no_buffer_count|rx_missed_errors|rx_missed"
        r"|(?:port\.)?rx_dropped(?:\.nic)?|rx_ring_(?:\w{1,40}_)?(?:discards?|drops?|dropped)(?:_\w{1,40})?_sum",
        "largest", per="rx"),
+    _m("bandwidth_allowance", r"bw_(?:in|out)_allowance_exceeded"),
+    _m("packet_allowance", r"pps_allowance_exceeded"),
+    _m("connection_allowance", r"conntrack_allowance_exceeded"),
     _m("storm_warnings", r"tx_pause_storm_warning_events"),
     _m("storm_errors", r"tx_pause_storm_error_events"),
     _m("pci_signal_errors", r"[rt]x_pci_signal_integrity"),

@@ -27,7 +27,9 @@ _SURE = re.compile(
 )
 _LIKELY = re.compile(
     r"^[ \t]{0,8}(?:queue_\d+_[rt]x_\w{2,40}|[rt]x_queue_\d+_\w{2,40}|[rt]x_prio\d_\w{2,40}|[rt]x_\w{0,40}_phy"
-    r"|[rt]x_(?:packets|bytes)|\[\d+\]: [rt]x_\w{2,40}): \d{1,20}[ \t]*$"
+    r"|[rt]x_(?:packets|bytes)|\[\d+\]: [rt]x_\w{2,40}|[rt]x_priority_\d_xo(?:n|ff)(?:\.nic)?|port\.[rt]x_\w{2,40}"
+    r"|rx_(?:out_of_buffer|missed_errors|no_buffer_count|total_ring_discards)|\w{2,12}_allowance_exceeded"
+    r"|mac_[rt]x_\w{2,40}): \d{1,20}[ \t]*$"
     r"|^no stats available[ \t]*$|^ethtool: bad command line argument"
     r"|^Cannot get device \w{1,20} settings: "
     r"|^netlink error: (?:Operation not supported|No such device|Invalid argument)",

@@ -72,7 +72,16 @@ def test_truncated_tracking_is_a_problem_not_a_zero() -> None:
 @pytest.mark.parametrize("text", ["506 Cannot talk to daemon\n", "Could not open connection to daemon\n"])
 def test_daemon_that_does_not_answer(text: str) -> None:
     assert parser.sniff(text, "x") >= 0.5
-    assert [r.kind for r in run(parser, text)] == ["covered"]
+    (record,) = run(parser, text)
+    assert (record.kind, record.fields["event"], record.fields["text"]) == ("clock_event", "daemon_silent", text.strip())
+
+
+def test_leap_status_picked_out_of_a_tracking() -> None:
+    text = "Leap status     : Not synchronised\n"
+    assert parser.sniff(text, "x") >= 0.5
+    (record,) = run(parser, text)
+    assert (record.kind, record.fields["event"]) == ("clock_event", "unsynchronised")
+    assert [r.kind for r in run(parser, "Leap status     : Normal\n")] == ["covered"]
 
 
 def test_foreign_text_is_left_alone() -> None:

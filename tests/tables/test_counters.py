@@ -302,3 +302,11 @@ def test_any_readings_give_conforming_facts(readings: list[tuple[str, str, int, 
         seen.append(("nic_counter", fields))
     for fact in derived(counters, base(*seen)):
         assert "value" not in fact.fields or float(fact.fields["value"]) >= 0  # type: ignore[arg-type]
+
+
+def test_allowances_of_a_cloud_instance_that_rise_between_snapshots():
+    counters_of_ena = {"bw_in_allowance_exceeded": (12, 58_012), "bw_out_allowance_exceeded": (903, 903),
+                       "pps_allowance_exceeded": (5, 5)}  # fmt: skip
+    (fact,) = [f for f in rates(*snapshots("n1", counters_of_ena), metric="bandwidth_allowance") if f.fields["delta"]]
+    assert fact.fields["delta"] == 58_000
+    assert not [f for f in rates(*snapshots("n1", counters_of_ena), metric="packet_allowance") if f.fields["delta"]]
