@@ -39,6 +39,7 @@ from diagnose.tables.progress.stall import (
     known_ranks,
     others,
     placed_ranks,
+    positions,
     suffering,
     suspect,
     waiting_ranks,
@@ -136,6 +137,8 @@ def stall_facts(
         verdict = "missing_rank"
     elif own_mismatch or stall.mismatch:
         verdict = "mismatch"
+    elif not stall.certain:
+        verdict = "snapshot"
     elif behind or named:
         verdict = "behind_rank"
     elif stall.kind == "init":
@@ -160,10 +163,13 @@ def stall_facts(
     fields |= {
         "others": stall.note or others(stall, silent, known_ranks(base)),
         "what": what(stall.op, stall.seq, stall.group),
-        "certain": True,
+        "certain": verdict != "snapshot",
     }
     if died or stall.waiting:
         fields["effect"] = suffering(stall, died)
+    if verdict == "snapshot":
+        yield Fact("", "stall", fields | {"others": positions(stall)}, stall.evidence)
+        return
     guilty = [suspect(base, rank, "behind", stall, stall.behind[rank]) for rank in sorted(behind - set(named))]
     present = silent & idle
     if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":

@@ -16,7 +16,11 @@ from diagnose.tables.progress.stall import (
 
 
 def coll_stalls(base: FactBase, *, symptoms: bool) -> tuple[list[Stall], list[Fact]]:
-    """Communicators whose ranks stopped at different calls, or at one call with different arguments."""
+    """Communicators whose ranks stopped at different calls, or at one call with different arguments.
+
+    Hosts call ahead of their GPUs, and logs are buffered: where nothing else says that the job hangs, a difference is a
+    snapshot.
+    """
     calls: dict[str, dict[int, list[Fact]]] = defaultdict(lambda: defaultdict(list))
     for o in base.observations:
         rank = o.fields.get("rank")
@@ -51,6 +55,7 @@ def coll_stalls(base: FactBase, *, symptoms: bool) -> tuple[list[Stall], list[Fa
                 world,
                 some_evidence(facts),
                 mismatch=bool(mismatch),
+                certain=symptoms or bool(mismatch) or hang_signs(base),
             )
         )
     return _without_victims(stalls), mismatches

@@ -45,6 +45,7 @@ class Stall:
     timeout_s: float | None = None
     mismatch: bool = False
     note: str = ""
+    certain: bool = True
 
 
 def what(op: str | None, seq: int | None, group: str | None) -> str:
@@ -109,6 +110,17 @@ def others(stall: Stall, silent: set[int], known: set[int]) -> str:
     if not gaps:
         return f"the size of the group is not known; nothing is said of ranks above {top}{talks}"
     return f"{who(fold_ranks(gaps))}, and any above {top}, are silent in these files{talks}"
+
+
+def positions(stall: Stall) -> str:
+    """`rank 3 is at #56; ranks 0-2,4-7 are at #59`: where the ranks of a snapshot are."""
+    by_number: dict[int, set[int]] = defaultdict(set)
+    for rank, number in stall.behind.items():
+        by_number[number].add(rank)
+    if stall.seq is not None:
+        by_number[stall.seq] |= stall.waiting
+    shown = [_told(ranks, f"is at #{n}", f"are at #{n}") for n, ranks in sorted(by_number.items())]
+    return "; ".join([*shown[:3], *(["…"] if len(shown) > 4 else []), *shown[3:][-1:]])
 
 
 def _told(ranks: set[int] | frozenset[int], one: str, many: str) -> str:

@@ -195,6 +195,17 @@ def test_inspector_records_support_a_complaint_and_prove_nothing_alone() -> None
     assert guilty(derived(progress, base(*done, error))) == {9}  # type: ignore[arg-type]
 
 
+def test_call_lines_alone_are_a_snapshot() -> None:
+    call = {"comm_id": "0xa", "op": "AllReduce", "nranks": 8}
+    lines = [("nccl_collective", call | {"rank": r, "op_count": 56 if r == 3 else 59}) for r in range(8)]
+    (stall,) = derived(progress, base(*lines))  # type: ignore[arg-type]
+    assert (stall.fields["verdict"], stall.fields["others"]) == (
+        "snapshot", "rank 3 is at #56; ranks 0-2,4-7 are at #59",
+    )  # fmt: skip
+    stack = ("python_stack", {"rank": 3, "where": "dataloader"})
+    assert guilty(derived(progress, base(*lines, stack))) == {3}  # type: ignore[arg-type]
+
+
 def test_call_lines_of_several_communicators() -> None:
     """Rank 1 stopped; rank 0 waits for it in one communicator and is therefore behind in the other."""
     told = {"0xa": {0: 41, 1: 40, 2: 41}, "0xb": {0: 17, 3: 18, 4: 18}}
