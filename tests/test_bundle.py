@@ -260,6 +260,22 @@ def test_an_archive_of_a_folder_is_that_folder(
         assert archive.digest == folder.digest
 
 
+@pytest.mark.parametrize("damage", ["cut", "overwritten"])
+def test_what_a_manifest_lists_behind_a_break_is_counted(damage: str, tmp_path: Path) -> None:
+    files = {f"b/n{n:02d}.log": f"{n}".encode() * 700 for n in range(40)}
+    listed = [{"path": name.partition("/")[2]} for name in files]
+    manifest = json.dumps({"schema": "diagnose.manifest/1", "files": listed}).encode()
+    whole = tar_of({"b/manifest.json": manifest, **files}, mode="w")
+    at = whole.index(b"b/n11.log")
+    (tmp_path / "x.tar").write_bytes(whole[:at] if damage == "cut" else whole[:at] + b"\xff" * 600 + whole[at + 600 :])
+    with opened(tmp_path / "x.tar") as bundle:
+        assert len(bundle.sources) == 11
+        said = [p.text for p in bundle.problems]
+    assert len(said) == 2
+    assert "read up to b/n10.log" in said[0]
+    assert said[1] == "x.tar: 29 files that the manifest lists are lost after the break"
+
+
 def test_an_archive_of_what_is_in_a_folder_keeps_its_folders(tmp_path: Path) -> None:
     write(tmp_path, {"x.tar": tar_of({"./n07/dmesg.txt": b"x\n"})})
     with opened(tmp_path / "x.tar") as bundle:

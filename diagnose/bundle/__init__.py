@@ -115,11 +115,7 @@ def _assemble(walk: Walk, parsers: Sequence[ModuleType], folder: tempfile.Tempor
         sources.append(replace(source, id=f"s{len(sources) + 1}"))
     taken = {f.manifest_path for f in found}
     gone = [display(entry.path) for entry in listed.values() if entry.path not in taken]
-    problems += [Problem(f"{path}: listed in the manifest, but not in the bundle") for path in gone[:_MAX_GONE]]
-    if len(gone) > _MAX_GONE:
-        problems.append(
-            Problem(f"{len(gone) - _MAX_GONE} more files are listed in the manifest, but not in the bundle")
-        )
+    problems += _gone(gone, walk.broken)
     problems += [Problem(text) for text in sniffer.failures.values()]
     digest = hashlib.sha256()
     parts = [(s.path, s.digest) for s in sources]
@@ -127,6 +123,19 @@ def _assemble(walk: Walk, parsers: Sequence[ModuleType], folder: tempfile.Tempor
     for path, part in sorted(parts):
         digest.update(f"{path}\0{part}\n".encode("utf-8", "replace"))
     return Bundle(tuple(sources), tuple(problems), tuple(manifests), digest.hexdigest(), folder)
+
+
+def _gone(paths: Sequence[str], broken: Sequence[str]) -> Iterator[Problem]:
+    """What the manifests list and the bundle lacks; what was behind the break of an archive is only counted."""
+    if not paths:
+        return
+    if broken:
+        yield Problem(f"{', '.join(broken)}: {len(paths)} files that the manifest lists are lost after the break")
+        return
+    for path in paths[:_MAX_GONE]:
+        yield Problem(f"{path}: listed in the manifest, but not in the bundle")
+    if len(paths) > _MAX_GONE:
+        yield Problem(f"{len(paths) - _MAX_GONE} more files are listed in the manifest, but not in the bundle")
 
 
 class _Names:

@@ -82,10 +82,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A member left out, or an archive cut short, and why."""
+    """A member left out, or an archive cut short (`broken`), and why."""
 
     name: str
     reason: str
+    broken: bool = False
 
 
 def unpack(location: Path, kind: str, new_file: Callable[[], Path], budget: Budget) -> Iterator[Member | Refusal]:
@@ -148,12 +149,22 @@ def _damage(error: Exception) -> str:
 
 
 class _TarMember(tarfile.TarInfo):
-    """Refuses name and attribute headers of absurd length, which tarfile would read into memory whole."""
+    """Refuses name and attribute headers of absurd length, which tarfile would read into memory whole, and damage."""
 
     def _proc_member(self, tarfile: tarfile.TarFile) -> Any:
         if self.type in b"LKxgX" and self.size > _MAX_HEADER:
             raise Refused("a header of more than 1 MiB")
         return super()._proc_member(tarfile)  # type: ignore[misc]
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> tarfile.TarInfo:
+        """Raises ValueError for what is no header: tarfile would take it for the end."""
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if len(buf) == tarfile.BLOCKSIZE and any(buf):
+                raise ValueError(str(error)) from error
+            raise
 
 
 _TAR_KINDS = (
@@ -170,9 +181,11 @@ def _unpack_tar(
 ) -> Iterator[Member | Refusal]:
     counted: Any = _Counted(handle, budget)
     ended = True
+    last = ""
     try:
         with tarfile.open(fileobj=counted, mode="r|", tarinfo=_TarMember, errorlevel=0) as archive:
             for info in archive:
+                last = info.name
                 yield from _tar_member(archive, info, packed, new_file, budget)
                 archive.members = []  # type: ignore[attr-defined]
         ended = counted.ended_with_zeros
@@ -180,9 +193,10 @@ def _unpack_tar(
         yield Refusal("", f"{refused}; the rest of the archive is not read")
     except (tarfile.TarError, RecursionError, *DAMAGE) as error:
         reason = _damage(error) if not isinstance(error, tarfile.TarError | RecursionError) else f"damaged tar: {error}"
-        yield Refusal("", f"{reason}; read up to there")
+        yield Refusal("", f"{reason}; read up to {last or 'there'}", broken=True)
     if not ended:
-        yield Refusal("", "the archive ends early (cut short while it was written or copied?); read up to there")
+        reason = "the archive ends early (cut short while it was written or copied?)"
+        yield Refusal("", f"{reason}; read up to {last or 'there'}", broken=True)
 
 
 def _tar_member(

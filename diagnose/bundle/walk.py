@@ -72,6 +72,8 @@ class Walk:
         self.found: list[Found] = []
         self.manifests: list[tuple[str, Path]] = []
         self.problems: list[Problem] = []
+        self.broken: list[str] = []
+        """Archives that could not be read to their end."""
         self._folder = folder
         self._budget = Budget(limits)
         self._stdin = stdin
@@ -255,6 +257,8 @@ class Walk:
             name = item.name.removeprefix(top)
             if isinstance(item, Refusal):
                 self._problem(f"{where}/{name}" if name else where, item.reason)
+                if item.broken:
+                    self.broken.append(display(where))
                 if not name:
                     early.append(item.reason)
                 continue

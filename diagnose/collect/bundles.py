@@ -2,20 +2,28 @@
 
 import hashlib
 import json
+import lzma
 import os
 import tarfile
 import tempfile
+import zlib
 from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST = 64 << 20
 MAX_MEMBERS = 500_000
 MAX_UNPACKED = 64 << 30
+DAMAGE = (tarfile.TarError, EOFError, ValueError, zlib.error, lzma.LZMAError)
+"""What reading a damaged archive raises."""
 IGNORED = (".reserve", "manifest.json.new")
 
 
 class NoBundle(Exception):
     """The path is no bundle that diagnose wrote; the text says why."""
+
+
+class Broken(NoBundle):
+    """An archive that cannot be read to its end; the text says why."""
 
 
 class Verdict(object):
@@ -28,24 +36,29 @@ class Verdict(object):
         self.unhashed: List[str] = []
         self.unlisted: List[str] = []
         self.outside: List[str] = []
+        self.broken: Optional[str] = None
+        """Where an archive breaks, and how; what the manifest lists after that is in `missing`."""
 
     @property
     def good(self) -> bool:
         """Whether every file listed is there and unchanged, and nothing else is."""
-        return not (self.differs or self.missing or self.unlisted or self.outside)
+        return not (self.differs or self.missing or self.unlisted or self.outside or self.broken)
 
     def lines(self) -> List[str]:
         """One line for each thing that is wrong, and a summary."""
         told = []
         wrong = [
             ("differs", self.differs),
-            ("missing", self.missing),
+            ("missing", [] if self.broken else self.missing),
             ("not in the manifest", self.unlisted),
             ("leads outside", self.outside),
         ]
         for word, paths in wrong + [("no hash", self.unhashed)]:
             told += ["%s: %s" % (word, _shown(path)) for path in sorted(paths)]
-        return told + ["%d files unchanged, %d wrong" % (self.same, sum(len(paths) for _, paths in wrong))]
+        if self.broken:
+            told.append("%s; %d files that come after it are lost" % (_shown(self.broken), len(self.missing)))
+        bad = sum(len(paths) for _, paths in wrong) + (len(self.missing) if self.broken else 0)
+        return told + ["%d files unchanged, %d wrong" % (self.same, bad)]
 
 
 def files_of(path: str) -> Iterator[Tuple[str, IO[bytes]]]:
@@ -68,24 +81,45 @@ def files_of(path: str) -> Iterator[Tuple[str, IO[bytes]]]:
                     handle = archive.extractfile(member)
                     if handle is not None:
                         yield member.name, handle
-    except (tarfile.TarError, EOFError, ValueError) as error:
+            _check_end(archive)
+    except Broken:
+        raise
+    except DAMAGE as error:
         raise NoBundle("no folder and no readable archive: %s" % error)
+
+
+def _check_end(archive: tarfile.TarFile) -> None:
+    """Broken when the members end at something else than the zeros that end a tar file."""
+    if archive.fileobj is None:
+        return
+    archive.fileobj.seek(archive.offset)
+    block = archive.fileobj.read(512)
+    if len(block) < 512:
+        raise Broken("it ends early")
+    if any(block):
+        raise Broken("damaged data")
 
 
 def verify(path: str) -> Verdict:
     """Compare every file with the hash that the nearest manifest above it gives."""
     digests: Dict[str, str] = {}
     manifests: Dict[str, Dict[str, Any]] = {}
-    for name, handle in files_of(path):
-        if name.rpartition("/")[2] == MANIFEST:
-            manifest = read_manifest(handle)
-            if manifest is not None:
-                manifests[name.rpartition("/")[0]] = manifest
-                continue
-        digests[name] = digest(handle)
-    if not manifests:
-        raise NoBundle("no manifest.json of a bundle in it")
     verdict = Verdict()
+    name = ""
+    try:
+        for name, handle in files_of(path):
+            if name.rpartition("/")[2] == MANIFEST:
+                manifest = read_manifest(handle)
+                if manifest is not None:
+                    manifests[name.rpartition("/")[0]] = manifest
+                    continue
+            digests[name] = digest(handle)
+    except (Broken, OSError) + DAMAGE as error:
+        if not name or (isinstance(error, OSError) and os.path.isdir(path)):
+            raise
+        verdict.broken = "the archive breaks %s %s: %s" % ("after" if name in digests else "in", name, error)
+    if not manifests:
+        raise NoBundle(verdict.broken or "no manifest.json of a bundle in it")
     seen = set()
     for folder, manifest in manifests.items():
         for entry in manifest.get("files", manifest.get("captures", [])):

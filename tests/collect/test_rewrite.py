@@ -132,6 +132,25 @@ def test_verify_names_what_differs(bundle: Path, form: str):
     assert done.returncode == 1 and "differs: " in done.stdout
 
 
+@pytest.mark.parametrize("damage", ["cut", "overwritten"])
+def test_verify_says_once_where_an_archive_breaks(bundle: Path, tmp_path: Path, damage: str):
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        archive.add(bundle / "manifest.json", "manifest.json")
+        for file in sorted(p for p in bundle.rglob("*") if p.is_file() and p.name != "manifest.json"):
+            archive.add(file, str(file.relative_to(bundle)))
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        members = archive.getmembers()
+    whole = (tmp_path / "x.tar").read_bytes()
+    at = members[2].offset
+    whole = whole[:at] if damage == "cut" else whole[:at] + b"\xff" * 512 + whole[at + 512 :]
+    (tmp_path / "x.tar").write_bytes(whole)
+    verdict = bundles.verify(str(tmp_path / "x.tar"))
+    assert not verdict.good and verdict.same == 1
+    said = verdict.lines()
+    assert len(said) == 2
+    assert f"breaks after {members[1].name}" in said[0] and f"{len(members) - 2} files" in said[0]
+
+
 def test_paths_that_lead_outside_are_refused(bundle: Path, tmp_path: Path):
     raw = json.loads((bundle / "manifest.json").read_text())
     raw["files"].append({"path": "../../etc/passwd", "sha256": "0" * 64})
