@@ -91,7 +91,7 @@ def leftovers(log: Reader) -> None:
 
 _CLOSED = re.compile(r"Connection closed by remote peer(?: (\S{1,260}))?")
 _CALL = re.compile(
-    r"Call to (?:recv|send|read|write)(?: (?:from|to))? ?(\S{1,260}<\d{1,5}>|\S{1,260}) failed ?: (.{1,160})"
+    r"Call to (?:recv|send|read|write)(?: (?:from|to))?(?: (\S{1,260}<\d{1,5}>|\S{1,260}))? failed ?: (.{1,160})"
 )
 
 

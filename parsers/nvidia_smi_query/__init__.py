@@ -31,7 +31,8 @@ _SURE = re.compile(
     re.M,
 )
 _FAILED = re.compile(
-    r"Unable to determine the device handle for (?:GPU|gpu) ?(?:\d{1,3}: )?(?P<bus>[0-9A-Fa-f:.]{7,20}): (?P<lost>.{3,120})"
+    r"Unable to determine the device handle for (?:GPU|gpu) ?(?:\d{1,3}: )?"
+    r"(?P<bus>[0-9A-Fa-f:.]{7,20}): (?P<lost>.{3,120})"
     r"|(?P<failed>NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"
     r"|Failed to initialize NVML: (?:Driver/library version mismatch|Unknown Error|GPU is lost|Driver Not Loaded))"
 )

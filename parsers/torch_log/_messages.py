@@ -203,6 +203,8 @@ def scope_of(host: str) -> str | None:
 
 _DIST_ERROR = re.compile(r"\b(Dist(?:Backend|Store|Network|Queue)?Error)\b")
 _NCCL_ERROR = re.compile(r"NCCL [Ee]rror(?: in)?(?::| \d)")
+_GLOO_SIZES = re.compile(r"\bop\.(?:preamble\.)?\w{1,20} <= op\.nbytes\. \d{1,20} vs \d{1,20}")
+"""gloo/transport/tcp/pair.cc: a peer announced more bytes than this rank's buffer holds."""
 _VERSION = re.compile(r"NCCL version (\d{1,3}(?:\.\d{1,4}){1,2})")
 _RESULT = re.compile(r"\b(nccl(?:System|UnhandledCuda|Internal|Remote|InvalidArgument|InvalidUsage)\w{0,12})\b")
 
@@ -224,7 +226,8 @@ def backend_error(text: str) -> Iterator[Found]:
     named = _DIST_ERROR.search(text)
     if named is None and _NCCL_ERROR.search(text) is None:
         if "gloo/transport/" in text:
-            yield "torch_error", {"type": "GlooError", "text": first_line(text)}, None
+            kind = "GlooSizeMismatch" if _GLOO_SIZES.search(text) else "GlooError"
+            yield "torch_error", {"type": kind, "text": first_line(text)}, None
         return
     if named is None and _SOURCE_LINE.search(text):
         return

@@ -73,7 +73,11 @@ def test_truncated_tracking_is_a_problem_not_a_zero() -> None:
 def test_daemon_that_does_not_answer(text: str) -> None:
     assert parser.sniff(text, "x") >= 0.5
     (record,) = run(parser, text)
-    assert (record.kind, record.fields["event"], record.fields["text"]) == ("clock_event", "daemon_silent", text.strip())
+    assert (record.kind, record.fields["event"], record.fields["text"]) == (
+        "clock_event",
+        "daemon_silent",
+        text.strip(),
+    )
 
 
 def test_leap_status_picked_out_of_a_tracking() -> None:

@@ -335,3 +335,8 @@ def test_failed_connections_keep_the_words_of_the_call() -> None:
 def test_a_segment_removed_twice_is_not_one_that_is_missing() -> None:
     fields = one(warned("Call to shm_unlink failed : No such file or directory"), "nccl_shm_error").fields
     assert fields["error"] == "other"
+
+
+def test_a_connection_reset_by_a_peer_without_a_name() -> None:
+    fields = one(warned("Call to write failed : Connection reset by peer"), "nccl_peer_closed").fields
+    assert (fields["reason"], fields.get("peer_address")) == ("reset", None)

@@ -210,6 +210,8 @@ def test_a_link_whose_line_is_cut_is_not_inactive() -> None:
 
 
 def test_a_lost_gpu_is_named_by_its_bus_behind_its_index_too() -> None:
-    text = "Unable to determine the device handle for GPU3: 0000:81:00.0: GPU is lost.  Reboot the system to recover it\n"
+    text = (
+        "Unable to determine the device handle for GPU3: 0000:81:00.0: GPU is lost.  Reboot the system to recover it\n"
+    )
     (record,) = of(run(parser, text), "gpu")
     assert str(record.fields["bus_id"]).lower().startswith("0000:81:00")

@@ -349,3 +349,14 @@ def test_what_a_finaliser_raises_is_harmless_without_its_first_line() -> None:
     text = fixture("torch_log", "healthy.txt")
     lines = [line for line in text.split("\n") if "Exception ignored" not in line]
     assert not of(run(PARSER, "\n".join(lines)), "python_exception")
+
+
+def test_gloo_messages_larger_than_the_call_are_no_lost_connections() -> None:
+    where = "RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456] "
+    assert only(f"{where}op.preamble.length <= op.nbytes. 194478720 vs 4", "torch_error").fields["type"] == (
+        "GlooSizeMismatch"
+    )
+    closed = (
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.42.3.19]:2"
+    )
+    assert only(closed, "torch_error").fields["type"] == "GlooError"
