@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase, Value, fold_ranks
-from diagnose.tables.progress.order import against_the_order, out_of_order
-from diagnose.tables.progress.recorder import Group, Recording, Row
+from diagnose.tables.progress.order import against_the_order, alone_in_ring, miscounted, out_of_order
+from diagnose.tables.progress.recorder import Group, Recording, Row, symptom_age
 from diagnose.tables.progress.stall import (
     MAX_GROUPS,
     MAX_SUSPECTS,
@@ -23,8 +23,9 @@ from diagnose.tables.progress.stall import (
 )
 from diagnose.tables.progress.waits import End, Operation
 
-CLEAR_LAG = 10
-"""A distance beyond which a snapshot of a running job is unlikely where everybody waits for one rank (chosen by us)."""
+CLEAR_LAG, CLEAR_AGE_S = 10, 5.0
+"""A distance, and an age of the operation, beyond which a snapshot of a running job is unlikely where everybody waits
+for one rank (chosen by us): hosts run ahead of their GPUs by tens of operations, but not for seconds."""
 MAX_RING = 4
 """Rings of more ranks name nobody, unless somebody's order differs from all others."""
 
@@ -131,7 +132,7 @@ class Judge:
         snapshot of a running job, unless everybody waits for the same and the distance is large."""
         if self._alone:
             return few or lag >= 2
-        return self._one_end and lag >= CLEAR_LAG
+        return self._one_end and lag >= CLEAR_LAG and symptom_age(self._found) >= CLEAR_AGE_S
 
     def _lag(self, rank: int) -> int:
         """Largest distance to the leader of any group."""
@@ -142,7 +143,10 @@ class Judge:
         operations = sorted(end.operations, key=lambda o: (-len(o.waiting), o.group.name))
         ranks = set(end.ranks)
         holders = [o.waiting & ranks for o in operations]
-        odd = out_of_order(self._found) or against_the_order(self._found, operations) & ranks
+        strange = out_of_order(self._found)
+        odd = strange & ranks or alone_in_ring(operations, ranks) or strange
+        odd = odd or miscounted(self._found, operations, ranks)
+        odd = odd or against_the_order(self._found, operations) & ranks
         if not odd and len(ranks) >= 3 and len(holders) == 2:
             minor = min(holders, key=len)
             odd = minor if len(minor) * 3 <= len(ranks) else set()
@@ -169,8 +173,8 @@ class Judge:
 
     def _open(self, end: End) -> None:
         operation = end.operations[0]
-        idle = _not_started(operation) if end.kind == "stuck" and not self._crashed(end) else set[int]()
-        if idle:
+        idle = _not_started(operation) if not self._crashed(end) else set[int]()
+        if idle and not operation.behind:
             self._idle_gpus(operation, idle, end.victims)
             return
         if self._crashed(end):
@@ -179,6 +183,14 @@ class Judge:
             verdict = "partial_evidence" if operation.unknown else "all_entered"
         fields = self._stall(operation, verdict, set(), end.victims, self._certain, set())
         self._verdict.facts.append(self._fact(operation, fields, set()))
+        alone = self._found.dumps.keys() | operation.unknown >= set(range(self._found.world))
+        if verdict == "partial_evidence" and alone and _only_unknown(operation):
+            victims, called = end.victims, len(operation.waiting | operation.elsewhere)
+            words = f"it alone left no dump; the other {called} members have all called it"
+            for rank in sorted(operation.unknown):
+                suspect = self._suspect(rank, "unknown", operation, str(fields["what"]), victims, False)
+                fields_ = {**suspect.fields, "detail": words}
+                self._verdict.facts.append(Fact("", suspect.kind, fields_, suspect.evidence))
 
     def _idle_gpus(self, o: Operation, idle: set[int], victims: int) -> None:
         """All ranks have enqueued it and most GPUs have started it: those that have not hold it up."""
@@ -275,9 +287,16 @@ def _first_pending(found: Recording, rank: int) -> str:
     return best[1] if best else ""
 
 
+def _only_unknown(o: Operation) -> bool:
+    """Of one member nothing is known, and all others (at least two) have called the operation and wait in it."""
+    called = len(o.waiting | o.elsewhere)
+    return len(o.unknown) == 1 and called >= 2 and called == len(list(o.group.everyone())) - 1
+
+
 def _not_started(o: Operation) -> set[int]:
     """The few ranks whose GPU has not started what the others' have; empty where starts are not recorded."""
-    states = {r.rank: r.fact.fields.get("pending_state") for r in o.rows if "pending_state" in r.fact.fields}
+    told = "p2p_state" if o.peer_to_peer else "pending_state"
+    states = {r.rank: r.fact.fields.get(told) for r in o.rows if told in r.fact.fields}
     idle = {rank for rank, state in states.items() if state != "started"}
     return idle if len(idle) * 2 <= len(states) and len(idle) < len(states) else set()
 

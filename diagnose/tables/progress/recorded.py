@@ -30,7 +30,7 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
         return verdict
     add_logged(found, base)
     certain = symptoms or symptom_age(found) >= LONG_PENDING_S or _given_up(found)
-    alone = not any(o.kind in LOG_KINDS for o in base.observations)
+    alone = not found.running and not any(o.kind in LOG_KINDS for o in base.observations)
     all_ends = ends(found)
     verdict.waiting = {r for g in found.groups for r, row in g.rows.items() if row.pending is not None or row.peers}
     mismatched = _mismatches(found, all_ends, verdict)
@@ -140,7 +140,7 @@ def _odd_by_siblings(found: Recording, group: Group, d: Divergence) -> set[int]:
     """Of two equal sides, the one that calls something else than other groups of this description do."""
     votes: Counter[int] = Counter()
     for other in found.groups:
-        if other is not group and other.desc == group.desc and other.desc and len(other.members) == len(group.members):
+        if other is not group and other.kind == group.kind and len(other.members) == len(group.members):
             votes.update(codes_at(other.rows, d.seq))
     right = [code for code in d.codes if votes[code]]
     return {r for code, ranks in d.codes.items() if code not in right for r in ranks} if len(right) == 1 else set()

@@ -63,6 +63,13 @@ class Group:
         described = f" ({self.desc})" if self.desc and self.desc != "undefined" else ""
         return f"process group {self.name}{described}"
 
+    @property
+    def kind(self) -> str:
+        """Groups of one kind stand for the same calls of the program: by description, else by how their members lie."""
+        if self.desc and self.desc != "undefined":
+            return self.desc
+        return f"{len(self.members)} ranks {self.members[1] - self.members[0]} apart" if self.members[1:] else self.name
+
     def everyone(self) -> Iterable[int]:
         """Members, or the ranks seen when nobody lists them."""
         return self.members or sorted(self.rows)
@@ -70,7 +77,7 @@ class Group:
 
 @dataclass(slots=True)
 class Recording:
-    """All dumps."""
+    """All dumps; `running` when they show that the job moved on while they were taken."""
 
     dumps: dict[int, Fact] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
@@ -79,6 +86,7 @@ class Recording:
     cut: set[int] = field(default_factory=set)
     unplaced: int = 0
     world: int = 0
+    running: bool = False
 
 
 def recording(base: FactBase) -> Recording:
@@ -180,15 +188,18 @@ _NUMBER = re.compile(r"(\d{1,6})\D{0,12}$")
 
 def _numbers(dumps: Sequence[Fact]) -> dict[str, int]:
     """Source -> number at the end of its name, where names tell no rank otherwise and these numbers are ranks: each
-    below the size of the job and each once."""
+    below the size of the job, and each of one dump or copies of it."""
     found: dict[str, int] = {}
+    contents: dict[int, set[tuple[object, ...]]] = defaultdict(set)
     for dump in dumps:
-        source = dump.evidence[0].source
+        source, f = dump.evidence[0].source, dump.fields
         m = _NUMBER.search(source.rpartition("/")[2].partition(".")[0])
-        world = dump.fields.get("world")
-        if m and dump.fields.get("rank") is None and (not isinstance(world, int) or int(m[1]) < world):
+        world = f.get("world")
+        if m and f.get("rank") is None and (not isinstance(world, int) or int(m[1]) < world):
             found[source] = int(m[1])
-    return found if len(set(found.values())) == len(found) > 1 else {}
+            if f.get("truncated") is not True:
+                contents[int(m[1])].add((f.get("first_at"), f.get("last_at"), f.get("entries")))
+    return found if len(contents) > 1 and all(len(c) == 1 for c in contents.values()) else {}
 
 
 def _by_host(local: int, ranks: list[int]) -> int | None:
@@ -230,6 +241,11 @@ def _drop_other_layouts(found: Recording, by_source: Mapping[str, Sequence[Fact]
                 found.dumps.pop(rank, None)
 
 
+RUNNING_S = 30.0
+"""Dumps of a stall show its last operations; where one is behind what its peers completed, and yet was taken within so
+much of theirs, the job was running (chosen by us)."""
+
+
 def _drop_inconsistent(found: Recording) -> None:
     """Ranks without which their peers could not have completed what they did."""
     for group in found.groups:
@@ -240,7 +256,9 @@ def _drop_inconsistent(found: Recording) -> None:
         for rank, row in group.rows.items():
             if row.enqueued is not None and row.enqueued < top.completed - slack:
                 found.stale.add(rank)
+    moments = sorted(_last(d) for r, d in found.dumps.items() if r not in found.stale)
     for rank in found.stale & found.dumps.keys():
+        found.running |= bool(moments) and abs(moments[len(moments) // 2] - _last(found.dumps[rank])) < RUNNING_S
         del found.dumps[rank]
         for group in found.groups:
             group.rows.pop(rank, None)

@@ -102,17 +102,16 @@ def test_a_cut_dump_is_no_evidence_of_being_behind() -> None:
     assert guilty(derived(progress, known(files))) == run.truth.ranks
 
 
-def test_without_the_guilty_dump_nobody_is_blamed() -> None:
+def test_the_only_rank_without_a_dump_is_likely_when_all_others_wait_for_it() -> None:
     run, files = job("sleep", 6, ("ddp",))
-    for rank in run.truth.ranks:
-        del files[rank]
+    (late,) = run.truth.ranks
+    del files[late]
     found = derived(progress, known(files))
-    assert not guilty(found)
     (stall,) = [f for f in found if f.kind == "stall"]
-    assert (stall.fields["verdict"], stall.fields["silent"]) == (
-        "partial_evidence",
-        ",".join(map(str, run.truth.ranks)),
-    )
+    assert (stall.fields["verdict"], stall.fields["silent"]) == ("partial_evidence", str(late))
+    assert [(f.fields["rank"], f.fields["reason"]) for f in found if f.kind == "suspect_rank"] == [(late, "unknown")]
+    del files[next(r for r in files if r != late)]
+    assert not guilty(derived(progress, known(files)))
 
 
 def test_a_gpu_that_does_not_start_what_others_have_started() -> None:

@@ -1,0 +1,62 @@
+"""Rings: whose call left out, added or made alone closes them; and dumps of a job that runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diagnose.model import Fact
+from tests.tables.progress.made import WORLD, entry, judged, suspects
+
+DATA = ("5", "DATA_PARALLEL_GROUP")
+PAIRS = [(str(10 + n), "TENSOR_MODEL_PARALLEL_GROUP") for n in range(4)]
+GROUPS = {DATA: range(8)} | {name: (2 * n, 2 * n + 1) for n, name in enumerate(PAIRS)}
+
+
+def done(group: tuple[str, str], seq: int, at: int) -> dict[str, Any]:
+    return entry(group, "all_reduce", "completed", seq=seq, at=at)
+
+
+def open_(group: tuple[str, str], seq: int, at: int) -> dict[str, Any]:
+    return entry(group, "all_reduce", "scheduled", seq=seq, at=at)
+
+
+def odd(made: dict[int, list[dict[str, Any]]]) -> tuple[str, list[Fact]]:
+    found = judged({f"d_{r}": (e, 8) for r, e in made.items()}, pipe=False, groups=GROUPS)
+    (ring,) = [f for f in found if f.kind == "wait_cycle"]
+    return str(ring.fields["odd_ranks"]), found
+
+
+def test_a_rank_alone_in_a_barrier() -> None:
+    made = {r: [done(WORLD, 1, 1), done(PAIRS[r // 2], 4, 2), done(DATA, 2, 3)] for r in range(8)}
+    made[0].append(open_(WORLD, 2, 4))
+    made[1].append(open_(PAIRS[0], 5, 4))
+    for r in range(2, 8):
+        made[r] += [done(PAIRS[r // 2], 5, 4), open_(DATA, 3, 5)]
+    assert odd(made)[0] == "0"
+
+
+def test_a_call_left_out_where_hosts_run_ahead() -> None:
+    made = {r: [done(DATA, 2, 1), done(PAIRS[r // 2], 4, 2)] for r in range(8)}
+    made[0] += [open_(PAIRS[0], 5, 3), open_(DATA, 3, 4)]
+    made[1] += [open_(DATA, 3, 4)]
+    for r in range(2, 8):
+        made[r] += [done(PAIRS[r // 2], 5, 3), open_(DATA, 3, 4)]
+    assert odd(made)[0] == "1"
+
+
+def test_a_call_too_many_where_hosts_run_ahead() -> None:
+    made = {r: [done(DATA, 2, 1), done(PAIRS[r // 2], 5, 2)] for r in range(8)}
+    made[1] += [open_(PAIRS[0], 6, 3)]
+    for r in range(8):
+        made[r] += [open_(DATA, 3, 4)]
+    assert odd(made)[0] == "1"
+
+
+def test_dumps_taken_while_the_job_ran_blame_nobody() -> None:
+    made = {r: [done(DATA, n, n) for n in range(1, 60)] for r in range(8)}
+    made[6] = made[6][:20]
+    made[5][-1] = open_(DATA, 59, 59)
+    for r in (0, 1, 2, 3, 4, 7):
+        made[r].append(open_(DATA, 60, 60))
+    found = judged({f"d_{r}": (e, 8) for r, e in made.items()}, pipe=False, groups={DATA: range(8)})
+    assert not suspects(found)
