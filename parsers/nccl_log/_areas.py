@@ -11,6 +11,8 @@ import re
 OTHER = "other"
 
 _TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    # RCCL's advice about the host, printed at every start
+    ("host_settings", (r'^Missing "[^"]{1,60}" from (?:kernel command line|environment)',)),
     # signed by their subsystem
     (
         "socket",

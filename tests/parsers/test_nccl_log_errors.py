@@ -123,6 +123,7 @@ def test_the_lines_a_message_goes_on_for() -> None:
         ("RAS diagnostics payload size is invalid", "diagnostics"),
         ("rank 3 deregister IPC buffer 0x1 peerRank 4 failed", "registration"),
         ("Mismatched NCCL version detected : rank 0 version 1 rank 9 version 2", "version"),
+        ('Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!', "host_settings"),
         ("Call to clock_gettime failed: x", "other"),
     ],
 )
