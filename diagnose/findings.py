@@ -104,7 +104,7 @@ def _finding(
         summary=render(texts.says, lead),
         subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
         next_evidence=_next_evidence(rule, looks, unchecked, covered), look_alikes=looks,
-        references=rule.references,
+        references=rule.references, shows_nothing=rule.shows_nothing,
     )  # fmt: skip
 
 

@@ -24,6 +24,10 @@ BATCH_BYTES = 8 << 20
 BATCH_FILES = 64
 """A batch ends at whichever comes first."""
 
+NO_ANSWER = "nothing in it could be read"
+NOTHING_KNOWN = "holds nothing that any check looks at"
+"""Notes on sources that gave no record."""
+
 Parsed = tuple[Source, list[Record], list[Problem]]
 Batch = tuple[tuple[Source, ...], tuple[Path, ...], str | None]
 Mapper = Callable[[Callable[[Batch], list[Parsed]], Sequence[Batch]], Iterable[list[Parsed]]]
@@ -123,9 +127,14 @@ def parse(source: Source, by_kind: Mapping[str, ModuleType], tz: str | None) -> 
         except Exception as error:
             problems.append(Problem(f"parser {kind} failed: {type(error).__name__}: {error}"[:300], source.path))
             status = "partial"
-    if any(r.kind == "parse_problem" for r in records) and status == "parsed":
+    unreadable = any(r.kind == "parse_problem" for r in records)
+    notes = source.notes
+    if status != "error" and all(r.kind == "parse_problem" for r in records):
+        status, notes = "unrecognised", (*notes, NO_ANSWER if unreadable else NOTHING_KNOWN)
+    elif unreadable and status == "parsed":
         status = "partial"
-    return replace(source, status=status, line_count=lines or _line_count(source)), records, problems
+    read = replace(source, status=status, notes=notes, line_count=lines or _line_count(source))
+    return read, records, problems
 
 
 def _of_stream(parser: ModuleType, stream: Stream, source: Source) -> Iterator[Record]:

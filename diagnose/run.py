@@ -228,11 +228,17 @@ def _possible(verdict: bool | None) -> bool:
     return verdict is not False
 
 
+_SENDABLE = (
+    "it reads logs of NCCL, PyTorch and the kernel and what nvidia-smi, ethtool, ibstat and the like print; "
+    "'diagnose collect' gathers them"
+)
+
+
 def _why_nothing(bundle: Bundle) -> str:
     names = [s.path for s in bundle.sources]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     parts = ["no source of a known kind", ", ".join(names[:3]) + more, "; ".join(p.text for p in bundle.problems[:3])]
-    return ": ".join(filter(None, parts))
+    return ": ".join(filter(None, parts)) + f"; {_SENDABLE}"
 
 
 def _unknown_topics(parsers: Sequence[ModuleType]) -> Iterator[Problem]:

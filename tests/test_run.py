@@ -288,6 +288,22 @@ def test_a_source_can_be_parsed_by_itself(tmp_path: Path):
     assert [r.kind for r in records] == ["kernel_event"]
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("no stats available\n", intake.NO_ANSWER),
+        ("Cannot get device pause settings: Operation not supported\nPause parameters for eth0:\n", intake.NO_ANSWER),
+        ("00:1f.0 ISA bridge: Intel Corporation 82371SB PIIX3 ISA\n", intake.NOTHING_KNOWN),
+    ],
+)
+def test_a_source_that_gave_nothing_was_not_read(text: str, note: str, tmp_path: Path):
+    (tmp_path / "answer.txt").write_text(text)
+    kind = "lspci" if "bridge" in text else "ethtool"
+    source = Source("s", "answer.txt", str(tmp_path / "answer.txt"), len(text), kinds=(kind,))
+    ((read, _, _),) = intake.parse_batch(((source,), (), None))
+    assert (read.status, read.notes) == ("unrecognised", (note,))
+
+
 def test_a_source_that_vanished(tmp_path: Path):
     source = Source("s", "gone.txt", str(tmp_path / "gone.txt"), 10, kinds=("kmsg",))
     ((read, records, problems),) = intake.parse_batch(((source,), (), None))

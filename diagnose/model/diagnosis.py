@@ -48,6 +48,8 @@ class Finding:
     look_alikes: tuple[LookAlike, ...] = ()
     references: tuple[str, ...] = ()
     acknowledged: str | None = None
+    shows_nothing: bool = False
+    """It says that its evidence cannot show what it was taken for."""
 
     @property
     def key(self) -> str:

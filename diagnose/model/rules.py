@@ -107,7 +107,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One pathology: everything that is said about it lies here."""
+    """One pathology: everything that is said about it lies here. `shows_nothing`: it says that its evidence cannot show
+    what it was taken for."""
 
     id: str
     status: Status
@@ -126,6 +127,7 @@ class Rule:
     derives: tuple[Derivation, ...] = ()
     phase: int = 0
     examples: tuple[Example, ...] = ()
+    shows_nothing: bool = False
     path: str = ""
 
     @property

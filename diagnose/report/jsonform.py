@@ -138,6 +138,7 @@ def _finding(f: Finding, paths: Mapping[str, str]) -> dict[str, Any]:
         ],
         "references": list(f.references),
         "acknowledged": f.acknowledged,
+        **({"shows_nothing": True} if f.shows_nothing else {}),
     }
 
 
@@ -325,4 +326,5 @@ def _read_finding(r: _Reader) -> Finding:
         ),
         references=r.texts("references"),
         acknowledged=r.maybe_text("acknowledged"),
+        shows_nothing=r.raw.get("shows_nothing") is True,
     )

@@ -92,6 +92,10 @@ class View:
     read: tuple[Source, ...]
     unread: tuple[Source, ...]
     paths: Mapping[str, str]
+    judged: tuple[Source, ...]
+    """Sources read of which no finding says that they show nothing."""
+    limits: tuple[Finding, ...]
+    """Findings that say so."""
 
     def quote(self, evidence: Evidence) -> Quote:
         """The evidence with its path, split into numbered lines."""
@@ -141,16 +145,22 @@ def view(diagnosis: Diagnosis) -> View:
     groups, context = _grouped(current)
     faults = [g.lead for g in groups if g.lead.severity != "info"]
     symptoms = [f for f in context if f.severity != "info"]
-    questions = [f for f in context if undetermined(f)]
+    questions = [f for f in context if undetermined(f) and not f.shows_nothing]
     lead = next(iter([*faults, *symptoms, *questions]), None)
+    sources = sorted(diagnosis.sources, key=lambda s: (s.path, s.id))
+    read = tuple(s for s in sources if s.status in ("parsed", "partial"))
+    limits = tuple(f for f in context if f.shows_nothing)
+    silent = {e.source for f in limits for e in f.evidence}
+    judged = tuple(s for s in read if s.path not in silent and s.id not in silent)
+    if lead is None and not judged:
+        lead = next(iter(limits), None)
     state: State = "no-fault"
     if faults and undetermined(faults[0]):
         state = "cannot-tell"
     elif faults:
         state = "fault"
-    elif lead or known(diagnosis.job, "stalled_since"):
+    elif lead or not judged or known(diagnosis.job, "stalled_since"):
         state = "cannot-tell"
-    sources = sorted(diagnosis.sources, key=lambda s: (s.path, s.id))
     return View(
         diagnosis,
         state,
@@ -159,15 +169,17 @@ def view(diagnosis: Diagnosis) -> View:
         tuple(context),
         tuple(f for f in diagnosis.findings if f.acknowledged is not None),
         _open(diagnosis.unknowns),
-        tuple(s for s in sources if s.status in ("parsed", "partial")),
-        tuple(s for s in sources if s.status not in ("parsed", "partial")),
+        read,
+        tuple(s for s in sources if s not in read),
         {s.id: s.path for s in diagnosis.sources},
+        judged,
+        limits,
     )
 
 
 def undetermined(finding: Finding) -> bool:
     """Whether the finding itself says that the cause is not in the evidence."""
-    return finding.id.partition("/")[2] in UNDETERMINED
+    return finding.shows_nothing or finding.id.partition("/")[2] in UNDETERMINED
 
 
 def known(mapping: Mapping[str, Any], key: str) -> bool:
@@ -346,11 +358,15 @@ def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str
     not_judged = words.say("checks_open", checks=words.count(len(v.diagnosis.unknowns), "check"))
     ask = (v.open[0].collect, None) if v.open else None
     if v.state == "no-fault":
-        head = words.say("no_fault", sources=words.count(len(v.read), "source"))
-        kinds = ", ".join(sorted({kind for s in v.read for kind in s.kinds}))
-        head += f" ({not_judged})"
+        head = words.say("no_fault", sources=words.count(len(v.judged), "source"))
+        kinds = ", ".join(sorted({kind for s in v.judged for kind in s.kinds}))
+        head += "".join(f"; {title}" for title in dict.fromkeys(f.title for f in v.limits)) + f" ({not_judged})"
         return head, words.say("nothing_seen", kinds=kinds or "-"), ask or words["nothing_to_do"]
     lead = v.lead
+    if lead is None and not v.judged and not known(v.diagnosis.job, "stalled_since"):
+        nothing = words.say("nothing_read", sources=words.count(len(v.unread), "source"))
+        head = f"{words['cannot_tell']}{words.colon()}{nothing}"
+        return head, _why_unread(v, words), _closest(v) or ask or words["no_command"]
     if lead is None:
         since = words.say("stalled_since", at=moment(v.diagnosis.job["stalled_since"]))
         head = f"{words['cannot_tell']}{words.colon()}{words['job']} {since}; {words['no_cause']}"
@@ -362,3 +378,19 @@ def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str
     decides = next((e for e in lead.evidence if e.spans), lead.evidence[0] if lead.evidence else None)
     found: Quote | str = v.quote(decides) if decides else words["no_evidence"]
     return what, found, safe_command(lead) or ask or words["no_command"]
+
+
+def _why_unread(v: View, words: Words) -> str:
+    """The first problem of a source, else why the first one gave nothing."""
+    told = next((p for p in v.diagnosis.problems if p.source is not None), None)
+    if told is not None:
+        return f"{place}: {told.text}" if (place := v.place(told)) else told.text
+    reasons = unread(v, words)
+    return f"{reasons[-1][1][0]}: {reasons[-1][0]}" if reasons else words["nothing_decides"]
+
+
+def _closest(v: View) -> tuple[str, str | None] | None:
+    """The command for what was meant to be sent: of a kind that was recognised but gave nothing."""
+    kinds = {kind.partition("_")[0] for s in v.unread for kind in s.kinds}
+    found = next((item.collect for item in v.open if kinds & set(re.findall(r"[a-z]+", item.collect))), None)
+    return (found, None) if found else None

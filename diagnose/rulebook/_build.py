@@ -107,6 +107,7 @@ class Builder:
             derives=tuple(self._derivation(d, ("derive", n)) for n, d in enumerate(data.get("derive") or ())),
             phase=data.get("phase", 0),
             examples=self._examples(data["examples"]),
+            shows_nothing=data.get("shows_nothing", False),
             path=self.name,
         )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Step, Subject
+from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Problem, Step, Subject
 from diagnose.report import page, view
 from diagnose.report.jsonform import from_json, to_json
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
@@ -82,6 +82,29 @@ def test_notes_are_no_faults():
     note = replace(MINOR, severity="info")
     assert head(replace(QUIET, findings=(note,)))[0].startswith("no fault found")
     assert MINOR.title in render(replace(QUIET, findings=(note,)))
+
+
+def test_evidence_that_shows_nothing_is_no_clean_bill():
+    """Alone it means that nothing can be told; beside other sources it is named with their clean bill."""
+    note = replace(MINOR, severity="info", role="context", shows_nothing=True)
+    silent = next(iter({e.source for e in note.evidence}))
+    (alone,) = (s for s in SAMPLE.sources if silent in (s.id, s.path))
+    what, found, _ = head(replace(QUIET, sources=(alone,), findings=(note,)))
+    assert what.startswith("cannot tell: ") and MINOR.title in what
+    assert found.startswith(alone.path)
+    others = tuple(s for s in QUIET.sources if s is not alone)
+    what = head(replace(QUIET, sources=(alone, *others), findings=(note,)))[0]
+    assert what.startswith(f"no fault found in {len(others)} source") and MINOR.title in what
+
+
+def test_nothing_readable_is_no_clean_bill():
+    unread = tuple(replace(s, status="unrecognised", kinds=("ethtool",)) for s in QUIET.sources)
+    problem = Problem("ethtool gave no data: no stats available", unread[0].id, 1, 1)
+    what, found, then = head(replace(QUIET, sources=unread, problems=(problem,)))
+    assert what == "cannot tell: nothing readable in 2 sources, so nothing was judged"
+    assert found == f"{unread[0].path}:1: ethtool gave no data: no stats available"
+    assert then == "next: ethtool -S IFACE"
+    assert "nothing readable" in head(replace(QUIET, sources=unread))[0]
 
 
 def test_next_command_never_changes_state():
