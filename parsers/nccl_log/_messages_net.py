@@ -150,10 +150,12 @@ def socket(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | 
 
 
 def gdr(log: Reader, message: str, head: Head, place: Place) -> list[Slot] | None:
-    """GPUDirect RDMA per HCA, or per pair of GPU and HCA with the distance that decided."""
+    """GPUDirect RDMA per HCA, or per pair of GPU and HCA with the distance that decided; TCP never has it."""
     if "GPU Direct RDMA" not in message:
         return None
     found = _GDR_HCA.match(message)
+    if found and found.group(1).strip() in _SOCKETS:
+        return HANDLED
     if found:
         fields = drop_none(enabled=found.group(2) == "Enabled", device=found.group(4), reason=found.group(5))
         return _one(log.ledger.note("nccl_gdr", fields, head, place))

@@ -390,3 +390,8 @@ def test_splitting_anywhere_changes_nothing(name: str, at: int) -> None:
     halves = [Block(1, "\n".join(lines[:at])), Block(at + 1, "\n".join(lines[at:]))] if at < len(lines) else []
     if halves:
         assert outcome(halves) == outcome([Block(1, "\n".join(lines))])
+
+
+def test_tcp_has_no_gpudirect_to_lose() -> None:
+    lines = "n1:7:71 [0] NCCL INFO NET/Socket : GPU Direct RDMA Disabled for HCA 0 'eth2'\n"
+    assert not of(run(PARSER, lines), "nccl_gdr")
