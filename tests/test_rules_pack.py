@@ -118,6 +118,7 @@ FORBIDDEN = {
     "a remote script": r"(?:curl|wget)[^|]*\|\s*(?:sudo\s+)?(?:ba)?sh",
     "monitoring off": r"TORCH_NCCL_ENABLE_MONITORING=0",
     "forcing the TSC": r"\btsc=reliable",
+    "options that py-spy refuses": r"--native\b.*--nonblocking|--nonblocking\b.*--native",
 }
 NEEDS_A_DRAINED_HOST = (
     r"--gpu-reset|nvidia-smi\s+-r\b|\brmmod\b|modprobe\s+-r|\breboot\b|mlxfwreset|flint\b.*\bburn"

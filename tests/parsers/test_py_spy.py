@@ -63,6 +63,12 @@ def test_damaged_json_is_a_problem() -> None:
     assert [r.kind for r in run(PARSER, text)] == ["parse_problem"]
 
 
+def test_options_that_py_spy_refuses_are_a_problem() -> None:
+    text = "$ py-spy dump --native --nonblocking --pid 7\nCan't get native stack traces with the --nonblocking option.\n"
+    assert PARSER.sniff(text, "x") == 0.5
+    assert [r.kind for r in run(PARSER, text)] == ["parse_problem"]
+
+
 def test_identical_stacks_are_counted() -> None:
     text = "Process 7: python\n" + 'Thread 9 (idle): "w"\n    run (a.py:1)\n' * 3
     (found,) = run(PARSER, text)
