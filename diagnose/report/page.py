@@ -15,7 +15,8 @@ from diagnose.model import Diagnosis
 from diagnose.report import mark
 from diagnose.report.safe import safe, safe_lines
 from diagnose.report.tables import grids, progress
-from diagnose.report.view import View, first_lines, job_line, said_by, subjects, unread, view
+from diagnose.report.verdict import first_lines
+from diagnose.report.view import View, job_line, said_by, subjects, unread, view
 from diagnose.report.words import Words
 
 

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from diagnose.model import Diagnosis, Finding, Step
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
 from diagnose.report.tables import progress
+from diagnose.report.verdict import first_lines
 from diagnose.report.view import (
     Group,
     Open,
     Quote,
     View,
     counts,
-    first_lines,
     job_line,
     said_by,
     subject_names,

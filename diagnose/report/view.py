@@ -250,20 +250,6 @@ def _open(unknowns: Iterable[Unknown]) -> tuple[Open, ...]:
 # --- small texts --------------------------------------------------------------------------------------
 
 
-def safe_command(finding: Finding) -> tuple[str, str | None] | None:
-    """The first command that changes nothing, and where to run it: a read-only step, else what would settle more."""
-    for step in finding.remediation:
-        if step.effect == "read-only" and step.command:
-            return step.command, None if step.where == UNNAMED_HOST else step.where
-    for more in finding.next_evidence:
-        if more.command:
-            return more.command, None
-    for other in finding.look_alikes:
-        if other.command:
-            return other.command, None
-    return None
-
-
 def subjects(finding: Finding, words: Words, shown: int = _SHOWN_SUBJECTS) -> str:
     """`rank 37 on node-b, nic mlx5_3 on node-b`: hosts that another subject names are not repeated."""
     placed = {s.host for s in finding.subjects if s.host and s.kind != "host"}
@@ -351,46 +337,3 @@ def counts(findings: Iterable[Finding], words: Words) -> str:
     found = list(findings)
     numbers = {s: sum(f.severity == s for f in found) for s in ("critical", "major", "minor", "info")}
     return ", ".join(f"{n} {words[s]}" for s, n in numbers.items() if n)
-
-
-def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str | None] | str]:
-    """The verdict: what and where · the deciding evidence, or why there is none · the next safe command, or a word."""
-    not_judged = words.say("checks_open", checks=words.count(len(v.diagnosis.unknowns), "check"))
-    ask = (v.open[0].collect, None) if v.open else None
-    if v.state == "no-fault":
-        head = words.say("no_fault", sources=words.count(len(v.judged), "source"))
-        kinds = ", ".join(sorted({kind for s in v.judged for kind in s.kinds}))
-        head += "".join(f"; {title}" for title in dict.fromkeys(f.title for f in v.limits)) + f" ({not_judged})"
-        return head, words.say("nothing_seen", kinds=kinds or "-"), ask or words["nothing_to_do"]
-    lead = v.lead
-    if lead is None and not v.judged and not known(v.diagnosis.job, "stalled_since"):
-        nothing = words.say("nothing_read", sources=words.count(len(v.unread), "source"))
-        head = f"{words['cannot_tell']}{words.colon()}{nothing}"
-        return head, _why_unread(v, words), _closest(v) or ask or words["no_command"]
-    if lead is None:
-        since = words.say("stalled_since", at=moment(v.diagnosis.job["stalled_since"]))
-        head = f"{words['cannot_tell']}{words.colon()}{words['job']} {since}; {words['no_cause']}"
-        return head, words["nothing_decides"], ask or words["no_command"]
-    what = f"{subjects(lead, words)}{words.colon()}{lead.title}" if lead.subjects else lead.title
-    if v.state == "cannot-tell":
-        what = f"{words['cannot_tell']}{words.colon()}{what}"
-        what += "" if undetermined(lead) else f"; {words['no_cause']}"
-    decides = next((e for e in lead.evidence if e.spans), lead.evidence[0] if lead.evidence else None)
-    found: Quote | str = v.quote(decides) if decides else words["no_evidence"]
-    return what, found, safe_command(lead) or ask or words["no_command"]
-
-
-def _why_unread(v: View, words: Words) -> str:
-    """The first problem of a source, else why the first one gave nothing."""
-    told = next((p for p in v.diagnosis.problems if p.source is not None), None)
-    if told is not None:
-        return f"{place}: {told.text}" if (place := v.place(told)) else told.text
-    reasons = unread(v, words)
-    return f"{reasons[-1][1][0]}: {reasons[-1][0]}" if reasons else words["nothing_decides"]
-
-
-def _closest(v: View) -> tuple[str, str | None] | None:
-    """The command for what was meant to be sent: of a kind that was recognised but gave nothing."""
-    kinds = {kind.partition("_")[0] for s in v.unread for kind in s.kinds}
-    found = next((item.collect for item in v.open if kinds & set(re.findall(r"[a-z]+", item.collect))), None)
-    return (found, None) if found else None

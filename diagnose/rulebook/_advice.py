@@ -99,7 +99,23 @@ _CHANGES = (
     r"\bscancel\b",
     r"\bkubectl\s+(?:delete|drain|cordon|apply|edit|patch|scale)",
     r"\bperfquery\s[^\n]{0,60}-[rR]\b",
+    r"\bethtool\s+(?:-t|--test)\b",
+    r"\bibdiagnet\b[^|\n]{0,80}\s-{1,2}(?:pc|pm_pause|reset_phy_info)\b",
+    r"\bibportstate\s[^|\n]{0,60}\b(?:disable|enable|reset|speed|width)\b",
+    r"\bmlxlink\s[^|\n]{0,80}(?:-a\s|--port_state|-pc\b|--pc\b)",
+    r"\bnvidia-smi\s+-[epcr]\s+\d",
 )
+
+_LOADS = (
+    r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b",
+    r"\b(?:all_reduce|all_gather|reduce_scatter|reduce|broadcast|alltoall|sendrecv|gather|scatter|hypercube)_perf\b",
+    r"\bnvbandwidth\b",
+    r"\bdcgmi\s+diag\b",
+    r"\bi?perf3?\s+-[cs]\b|\biperf3?\b",
+    r"\b(?:gpu[-_]burn|stress-ng|fio|ibping)\b",
+    r"\bping\s[^|\n]{0,40}-f\b",
+)
+"""What loads links, GPUs or disks: on a host that works for somebody it slows a job, or stops it."""
 
 _DESTRUCTIVE = (
     r"\|\s*(?:sudo\s+)?(?:\S{0,40}/)?(?:ba|z|da)?sh\b",
@@ -119,6 +135,9 @@ def _any(patterns: Sequence[str]) -> re.Pattern[str]:
 _HARMFUL_RE = {why: _any(patterns) for why, patterns in _HARMFUL.items()}
 _MAINTENANCE_RE = {what: _any(patterns) for what, patterns in _MAINTENANCE.items()}
 _CHANGES_RE = re.compile("|".join(_CHANGES), re.ASCII)
+_LOADS_RE = re.compile("|".join(_LOADS), re.ASCII)
+_DRAINED = re.compile(r"#[^\n]*\bdrained\b")
+"""The comment that tells where a command that loads something may run."""
 _DESTRUCTIVE_RE = re.compile("|".join(_DESTRUCTIVE), re.ASCII)
 
 
@@ -142,7 +161,8 @@ def _wording(step: Mapping[str, Any]) -> str:
 def step_problems(step: Mapping[str, Any]) -> Iterator[str]:
     """What is harmful about a step (`text`, `command`, `effect`, `allow`), in words.
 
-    A read-only step may speak of maintenance ("was the firmware updated?"), but its command must not do it.
+    `asked` is a command that a look-alike offers: it carries no effect, so its own comment says where it may run. A
+    read-only step may speak of maintenance ("was the firmware updated?"), but its command must not do it.
     """
     wording, command, effect = _wording(step), str(step.get("command") or ""), step.get("effect")
     if not step.get("allow"):
@@ -157,6 +177,11 @@ def step_problems(step: Mapping[str, Any]) -> Iterator[str]:
         yield f"'{found[0]:.60}': a command must not destroy or feed a shell"
     if effect == "read-only" and (found := _CHANGES_RE.search(command)):
         yield f"'{found[0]:.60}' is not read-only"
+    if step.get("asked"):
+        if (found := _LOADS_RE.search(command)) and not _DRAINED.search(command):
+            yield f"'{found[0]:.60}' loads what it measures: end the command with '# on drained hosts'"
+    elif effect == "read-only" and (found := _LOADS_RE.search(wording)):
+        yield f"'{found[0]:.60}' loads what it measures: it is 'maintenance', on drained hosts"
 
 
 def only_longer_timeouts(steps: Sequence[Mapping[str, Any]]) -> bool:

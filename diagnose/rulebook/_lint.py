@@ -104,7 +104,7 @@ def _steps(file: RuleFile) -> Iterator[RuleError]:
         for problem in step_problems(step):
             yield _error(file, ("steps", n), problem)
     for n, entry in enumerate(file.document.data.get("look_alikes") or ()):
-        following = {"effect": "read-only", **(entry.get("next") or {"text": ""})}
+        following = {"effect": "read-only", "asked": True, **(entry.get("next") or {"text": ""})}
         for problem in step_problems(following):
             yield _error(file, ("look_alikes", n), problem)
     if only_longer_timeouts(steps):

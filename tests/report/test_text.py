@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Problem, Step, Subject
+from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Problem, Step, Subject, Unknown
 from diagnose.report import page, view
 from diagnose.report.jsonform import from_json, to_json
 from diagnose.report.safe import columns, cut, safe, safe_lines, wrap
@@ -112,6 +112,13 @@ def test_next_command_never_changes_state():
     bare = replace(ROOT, remediation=steps, next_evidence=(), look_alikes=())
     assert head(replace(SAMPLE, findings=(bare,)))[2] == "next: ethtool -S IFACE"
     assert "no safe command" in head(replace(SAMPLE, findings=(bare,), unknowns=()))[2]
+
+
+def test_the_next_command_loads_nothing():
+    steps = (Step("Measure", "read-only", "ib_write_bw -d DEV   # on drained hosts"),)
+    asked = (Unknown("q", "b", "all_reduce_perf -g 8   # on drained nodes"), Unknown("q", "b", "dmesg -T"))
+    bare = replace(ROOT, remediation=steps, next_evidence=(), look_alikes=())
+    assert head(replace(SAMPLE, findings=(bare,), unknowns=asked))[2] == "next: dmesg -T"
 
 
 def test_the_line_that_decides_is_the_highlighted_one():
