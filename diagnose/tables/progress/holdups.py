@@ -77,7 +77,8 @@ class Judge:
         open_ends = [e for e in all_ends if e.kind in ("unknown", "stuck")]
         decided = bool(self._verdict.guilty) or any(e.kind == "ring" for e in all_ends)
         for end in open_ends[:MAX_GROUPS]:
-            if (self._certain or self._alone) and end.operations and (not decided or self._crashed(end)):
+            sure = self._certain or (self._alone and len(self._verdict.waiting) * 2 >= len(self._found.dumps))
+            if sure and end.operations and (not decided or self._crashed(end)):
                 self._open(end)
 
     def _guilty(self, found: Sequence[End]) -> None:
@@ -103,7 +104,9 @@ class Judge:
         known = members - len(operation.unknown)
         lonely = len(operation.waiting) * 4 <= known and (len(named) + len(operation.waiting)) * 4 >= 3 * known
         leaders = operation.waiting if lonely and known >= 4 and not own_gpu else set[int]()
-        certain = self._certain or self._looks_stalled(lag, len(leaders or named) * 3 <= members)
+        certain = self._certain or self._looks_stalled(
+            lag, len(leaders or named) * 3 <= max(members, self._found.world)
+        )
         victims = max(e.victims for e in several)
         crashed = named & self._crashes.keys() if not leaders else set[int]()
         verdict = "missing_rank" if crashed else "ahead" if leaders else "behind_rank" if certain else "snapshot"
@@ -128,10 +131,11 @@ class Judge:
             self._verdict.facts += [s for s in suspects if s.fields["rank"] not in self._crashes]
 
     def _looks_stalled(self, lag: int, few: bool) -> bool:
-        """No time-out was reported. Dumps alone are usually written at one; beside logs without any they may be a
-        snapshot of a running job, unless everybody waits for the same and the distance is large."""
+        """No time-out was reported. Dumps alone are usually written at one, when at least half of the ranks wait;
+        beside logs without any they may be a snapshot of a running job, unless everybody waits for the same and the
+        distance is large."""
         if self._alone:
-            return few or lag >= 2
+            return (few or lag >= 2) and len(self._verdict.waiting) * 2 >= len(self._found.dumps)
         return self._one_end and lag >= CLEAR_LAG and symptom_age(self._found) >= CLEAR_AGE_S
 
     def _lag(self, rank: int) -> int:

@@ -17,6 +17,9 @@ from diagnose.tables.progress.stall import MAX_SUSPECTS, details, placed_ranks, 
 SNAPSHOT_LAG = 10
 """A difference of fewer operations in one snapshot may be progress (chosen by us: RAS gathers within a second)."""
 
+STANDSTILL_S = 10.0
+"""Between two snapshots so far apart a training job launches something, unless all its hosts are busy (NCCL RAS guide:
+tens of seconds)."""
 MAX_SHOWN = 3
 _Moment = tuple[float, str, int]  # time, source, snapshot within it
 
@@ -84,6 +87,8 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
         _Judge(places, verdict, symptoms).differences(differences)
     elif not verdict.gone:
         verdict.all_launched = _equal(seen)
+        if not symptoms:
+            verdict.facts += _standstill(_series(seen))
     return verdict
 
 
@@ -128,6 +133,29 @@ def _differences(series: dict[tuple[str, str], list[Counts]]) -> list[_Differenc
             {c: _number(some) for c, some in last.groups.items()}, frozen, len(moments) > 1 and not frozen,
         ))  # fmt: skip
     return sorted(found, key=lambda d: (-d.size, -d.lag, d.comm, d.op))
+
+
+def _standstill(series: dict[tuple[str, str], list[Counts]]) -> list[Fact]:
+    """All ranks have launched the same, and nothing since the snapshot before: data, GPUs, or all hosts stand still."""
+    if not series or any(len(moments) < 2 for moments in series.values()):
+        return []
+    span = min(moments[-1].at[0] - moments[-2].at[0] for moments in series.values())
+    if span < STANDSTILL_S or not all(moments[-1].same_as(moments[-2]) for moments in series.values()):
+        return []
+    (comm, op), moments = max(series.items(), key=lambda item: (_number(_all(item[1][-1])), item[0]))
+    facts = _all(moments[-1])
+    ranks, count = _number(facts), max(moments[-1].groups)
+    fields: dict[str, Value] = {
+        "evidence_kind": "ras", "verdict": "standstill", "group": f"communicator {comm}", "op": op, "seq": count,
+        "waiting": "", "waiting_count": 0, "behind": "", "behind_count": 0, "all_entered": True, "world": ranks,
+        "what": what(op, count, f"communicator {comm}"), "elapsed_s": span, "certain": False,
+        "others": f"all {ranks} ranks have launched it",
+    }  # fmt: skip
+    return [Fact("", "stall", fields, some_evidence([*_all(moments[-2])[:1], *facts[:1]]))]
+
+
+def _all(counts: Counts) -> list[Fact]:
+    return [f for some in counts.groups.values() for f in some]
 
 
 class _Judge:

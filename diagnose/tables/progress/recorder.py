@@ -249,11 +249,13 @@ much of theirs, the job was running (chosen by us)."""
 def _drop_inconsistent(found: Recording) -> None:
     """Ranks without which their peers could not have completed what they did."""
     for group in found.groups:
-        if len(group.rows) < 2:
+        # numbers of the status alone may be those of transfers, which differ from rank to rank
+        rows = {rank: row for rank, row in group.rows.items() if "codes" in row.fact.fields}
+        if len(rows) < 2:
             continue
-        top = max(group.rows.values(), key=lambda r: r.completed)
+        top = max(rows.values(), key=lambda r: r.completed)
         slack = 1 if str(top.fact.fields.get("last_op")) in SYMMETRIC else 16
-        for rank, row in group.rows.items():
+        for rank, row in rows.items():
             if row.enqueued is not None and row.enqueued < top.completed - slack:
                 found.stale.add(rank)
     moments = sorted(_last(d) for r, d in found.dumps.items() if r not in found.stale)

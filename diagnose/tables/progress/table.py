@@ -17,7 +17,7 @@ BEFORE, AFTER = 3, 8
 def progress_table(base: FactBase, facts: Sequence[Fact]) -> dict[str, Any]:
     """Groups with rows of ranks, and the ranks of every host as far as known; empty when nothing stalls."""
     suspects = [f for f in facts if f.kind == "suspect_rank"]
-    stalls = [f for f in facts if f.kind in ("stall", "signature_mismatch")]
+    stalls = [f for f in facts if f.kind in ("stall", "signature_mismatch") and f.fields.get("verdict") != "standstill"]
     recorded = any(f.fields.get("evidence_kind") == "flight_recorder" or "pattern" in f.fields for f in stalls)
     dumps = recording(base) if recorded else Recording()
     groups: list[dict[str, Any]] = []

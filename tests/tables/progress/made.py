@@ -40,21 +40,36 @@ def judged(
     pipe: bool = True,
     numbered: bool = False,
     groups: Mapping[tuple[str, str], Sequence[int]] | None = None,
+    status: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[Fact]:
-    """Facts of dumps: name -> entries and size of the world; names end in the rank; `groups` are further ones."""
+    """Facts of dumps: name -> entries and size of the world; names end in the rank; `groups` are further ones, each
+    in the dumps of its members."""
     read: list[tuple[Source, list[Record]]] = []
     for name, (entries, world) in dumps.items():
         ranks = str(list(range(world)))
         config = {"0": {"name": "0", "desc": WORLD[1], "ranks": ranks}}
         if pipe:
             config["3"] = {"name": "3", "desc": PIPE[1], "ranks": ranks}
-        for (number, desc), members in (groups or {}).items():
+        own = ((group, members) for group, members in (groups or {}).items() if _rank(name) in members)
+        for (number, desc), members in own:
             config[number] = {"name": number, "desc": desc, "ranks": str(list(members))}
-        data = pickle.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}, 2)
-        source = Source(name, name, rank=None if numbered else int(name.rpartition("_")[2]))
+        data = pickle.dumps(
+            {
+                "version": "2.10",
+                "pg_config": config,
+                "pg_status": (status or {}).get(_rank(name), {}),
+                "entries": entries,
+            },
+            2,
+        )
+        source = Source(name, name, rank=None if numbered else _rank(name))
         read.append((source, list(PARSER.scan_bytes(data, source))))
     return derived(progress, facts.build(read))
 
 
 def suspects(found: list[Fact]) -> set[Any]:
     return {f.fields["rank"] for f in found if f.kind == "suspect_rank"}
+
+
+def _rank(name: str) -> int:
+    return int(name.rpartition("_")[2]) if "_" in name else -1

@@ -59,3 +59,16 @@ def test_of_two_jobs_in_one_folder_the_newer_counts() -> None:
     found = judged(dumps, pipe=False)
     assert suspects(found) == {1}
     assert len([f for f in found if f.kind == "stall"]) == 1
+
+
+def test_numbers_of_the_status_alone_make_no_dump_an_old_one() -> None:
+    """Status counts transfers too, and their numbers differ between the ranks of a pipeline."""
+    active = {r: [entry(WORLD, "all_reduce", "scheduled", seq=9, at=3)] for r in (0, 1, 3)}
+    status = {"last_started_collective": -1}
+    told = {
+        r: {"3": status | {"last_enqueued_collective": n, "last_completed_collective": n}}
+        for r, n in enumerate((100, 900, 300, 500))
+    }
+    active[2] = []
+    found = judged({f"d_{r}": (e, 4) for r, e in active.items()}, status=told)
+    assert suspects(found) == {2}

@@ -60,3 +60,13 @@ def test_dumps_taken_while_the_job_ran_blame_nobody() -> None:
         made[r].append(open_(DATA, 60, 60))
     found = judged({f"d_{r}": (e, 8) for r, e in made.items()}, pipe=False, groups={DATA: range(8)})
     assert not suspects(found)
+
+
+def test_dumps_alone_are_no_stall_while_most_ranks_wait_for_nothing() -> None:
+    made = {r: [done(DATA, 2, 1), done(PAIRS[r // 2], 4, 2)] for r in range(8)}
+    made[0].append(open_(PAIRS[0], 5, 3))
+    groups = {DATA: range(8), PAIRS[0]: (0, 1)}
+    assert not suspects(judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=groups))
+    for r in range(2, 8):
+        made[r].append(open_(DATA, 3, 3))
+    assert suspects(judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=groups)) == {1}

@@ -157,6 +157,20 @@ def test_the_same_ras_numbers_twice_are_a_stall() -> None:
     assert not guilty(derived(progress, base(*moving)))  # type: ignore[arg-type]
 
 
+def test_ras_numbers_that_are_equal_and_stand_still() -> None:
+    first, second = ((k, f | {"at": 100.0 + 30 * f["snapshot"]}) for k, f in (counts(640, 16), counts(640, 16, "", 1)))  # type: ignore[operator]
+    (stall,) = derived(progress, base(first, second))  # type: ignore[arg-type]
+    assert (stall.fields["verdict"], stall.fields["elapsed_s"], stall.fields["waiting_count"]) == (
+        "standstill",
+        30.0,
+        0,
+    )
+    again = (second[0], second[1] | {"count": 655})
+    assert not derived(progress, base(first, again))  # type: ignore[arg-type]
+    soon = (second[0], second[1] | {"at": 103.0})
+    assert not derived(progress, base(first, soon))  # type: ignore[arg-type]
+
+
 def test_a_dead_process_of_ras_is_the_missing_rank() -> None:
     dead = (
         "ras_missing",
