@@ -22,7 +22,8 @@ _THREAD = re.compile(
 _FRAME = re.compile(r"\s{2,16}(?P<function>\S.{0,300}) \((?P<file>[^():]{1,300})(?::(?P<line>\d{1,9}))?\)\s*$")
 _REFUSED = re.compile(
     r"Error: Failed to (?:get process executable name|suspend process|find python version)"
-    r"|Permission Denied: Try running again|Can't get native stack traces with the --nonblocking option|Failed to copy (?:PyInterpreterState|PyCodeObject|PyFrameObject)"
+    r"|Permission Denied: Try running again|Can't get native stack traces with the --nonblocking option"
+    r"|Failed to copy (?:PyInterpreterState|PyCodeObject|PyFrameObject)"
 )
 
 _MAX_FRAMES = 400

@@ -64,7 +64,7 @@ def test_damaged_json_is_a_problem() -> None:
 
 
 def test_options_that_py_spy_refuses_are_a_problem() -> None:
-    text = "$ py-spy dump --native --nonblocking --pid 7\nCan't get native stack traces with the --nonblocking option.\n"
+    text = "$ py-spy dump --native --nonblocking -p 7\nCan't get native stack traces with the --nonblocking option.\n"
     assert PARSER.sniff(text, "x") == 0.5
     assert [r.kind for r in run(PARSER, text)] == ["parse_problem"]
 
