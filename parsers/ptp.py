@@ -85,7 +85,7 @@ class _Stream:
         )  # a servo that starts is not off
         locked = self.state in ("s2", "s3") or (not self.state and settled)
         fields = drop_none(
-            daemon=self.daemon, device=self.device, state=self.state or "summary", locked=locked,
+            daemon=self.daemon, device=self.device, state=self.state or None, locked=locked,
             max_offset_ns=self.max_offset, last_offset_ns=self.last_offset, samples=self.samples,
             unlocked_share=round(self.unlocked / self.samples, 4),
         )  # fmt: skip
