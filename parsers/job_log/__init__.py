@@ -26,7 +26,7 @@ _SURE = re.compile(
     r"|certificate is not yet valid|is not yet valid: current time|^NAME\s{1,80}READY\s{1,20}STATUS"
     r"|^\s*(?:\S{1,40}\s+)?(?:Warning|Normal)\s+(?:Evicted|Preempted|OOMKilling|SystemOOM|NodeNotReady|TaintManager"
     r"|FailedScheduling|UnexpectedAdmissionError)"
-    r"|failed liveness probe|exitCode: \d|^srun: .{1,2000}: exited abnormally",
+    r"|failed liveness probe|\[[\w.-]{1,64}:\d{1,9}\] Signal: [A-Z]|exitCode: \d|^srun: .{1,2000}: exited abnormally",
     re.MULTILINE,
 )
 _LIKELY = re.compile(
@@ -107,6 +107,8 @@ class _Job:
         """The digest. Task numbers of srun are ranks where a host has several and no torchrun stands between."""
         for seen in self.kubernetes.close():
             self._add(seen, None)
+        if self.slurm.aborted and not any(kind == "job_event" for kind, *_ in self.digest.tallies):
+            self._add(self.slurm.aborted, None)
         for seen, at in self._shell:
             if self.slurm.ended and seen.fields["reason"] == "killed":
                 seen.fields["reason"] = "cancelled"

@@ -12,12 +12,16 @@ from ._seen import SIGNALS, WORDS, Seen, exited, short
 GATES = (
     "noticed that process rank", "exited with non-zero status", "Process name: [", "MPI_ABORT was invoked",
     "RUNNING AT", "BAD TERMINATION", "lost communication with a remote daemon", ": line ", "Killed", "received SIGTERM",
-    "eceived SIGTERM", "nterruption notice",
+    "eceived SIGTERM", "nterruption notice", "] Signal: ",
 )  # fmt: skip
 
-_NOTICED = re.compile(
+_NOTICED = re.compile(  # PRRTE breaks the line before "signal"
     r"(?:mpirun|mpiexec|prterun|orterun) noticed that process rank (?P<rank>\d{1,7}) with PID (?P<pid>\d{1,9}) on node "
-    r"(?P<host>\S{1,64}) exited on signal (?P<signal>\d{1,2})"
+    r"(?P<host>\S{1,64}) exited on(?: signal (?P<signal>\d{1,2}))?"
+)
+_NUMBER = re.compile(r"signal (?P<signal>\d{1,2})\b")
+_SIGNALLED = re.compile(
+    r"\[(?P<host>[A-Za-z][\w.-]{0,63}):(?P<pid>\d{1,9})\] Signal: [A-Z][A-Za-z ]{2,40} \((?P<signal>\d{1,2})\)"
 )
 _NAME = re.compile(r"Process name: \[(?:\[\d{1,9},\d{1,6}\],|[\w.-]{1,80}@\d{1,6},)(?P<rank>\d{1,7})\]")
 _CODE = re.compile(r"Exit code: +(?P<code>\d{1,5})")
@@ -38,6 +42,10 @@ _SPOT = re.compile(r"[Ss]pot (?:[Ii]nstance )?[Ii]nterruption [Nn]otice")
 _REACH = 8
 
 
+def _signal(number: str) -> str:
+    return SIGNALS.get(int(number), f"signal {number}")
+
+
 class Mpi:
     """Reads line by line; remembers the head of a message that goes on."""
 
@@ -51,12 +59,16 @@ class Mpi:
                 self._open = None
             else:
                 yield from self._rest(line, text)
-        m = _NOTICED.search(text)
+        m = _SIGNALLED.search(text)
         if m:
-            number = int(m["signal"])
-            yield self._exit(
-                None, SIGNALS.get(number, f"signal {number}"), int(m["rank"]), m["pid"], m["host"], [line], text
-            )
+            yield self._exit(None, _signal(m["signal"]), None, m["pid"], m["host"], [line], text)
+            return
+        m = _NOTICED.search(text)
+        if m and m["signal"] is None:
+            self._open = ("noticed", m.groupdict(), [line])
+            return
+        if m:
+            yield self._exit(None, _signal(m["signal"]), int(m["rank"]), m["pid"], m["host"], [line], text)
             return
         for kind, pattern in (("name", _NAME), ("abort", _ABORT), ("hydra", _HYDRA), ("lost", _LOST)):
             m = pattern.search(text)
@@ -90,7 +102,7 @@ class Mpi:
                 fields = {"event": "node_fail", "text": "mpirun lost communication with a remote daemon"}
                 yield Seen("job_event", fields, both, m["host"], key=("node_fail", m["host"]))
             return
-        m = {"name": _CODE, "abort": _ERRORCODE, "hydra": _HYDRA_END}[kind].search(text)
+        m = {"name": _CODE, "abort": _ERRORCODE, "hydra": _HYDRA_END, "noticed": _NUMBER}[kind].search(text)
         if m is None:
             if line.number == lines[-1].number + 1:
                 lines.append(line)
@@ -100,7 +112,7 @@ class Mpi:
         code = int(m["code"]) if m.groupdict().get("code") else None
         if kind == "hydra" and signal is None and code in SIGNALS:  # MPICH prints the signal as exit code
             signal, code = str(code), None
-        name = SIGNALS.get(int(signal), f"signal {signal}") if signal else None
+        name = _signal(signal) if signal else None
         if code == 0:
             return
         said = " ".join(one.text.strip() for one in both)

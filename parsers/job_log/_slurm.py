@@ -45,7 +45,8 @@ _ABNORMAL = re.compile(
     r"srun: (?:step:|StepId=|Job step )\S{1,40} (?:.{1,2000}; )?tasks? (?P<tasks>[\d,-]{1,2000}): exited abnormally"
 )
 _FROM_OUTSIDE = ("srun: forcing job termination", "srun: sending Ctrl-C", "srun: Force Terminated")
-_ENDING = ("srun: Terminating", "Terminating StepId=", "srun: Job step aborted")
+_ENDING = ("srun: Terminating", "Terminating StepId=")
+_ABORTED = "srun: Job step aborted"
 """srun's words for the end of a step: what ends later was ended, whoever began."""
 _OOM = re.compile(r"Detected \d{1,6} oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(?P<job>[\w.+]{1,40})")
 _MEMORY = re.compile(
@@ -85,6 +86,8 @@ class Slurm:
         self.tasks_of: dict[str, set[int]] = {}
         self.hosts_of: dict[tuple[int | None, str, str], set[str]] = {}
         """Exit code, signal and reason of tasks, as srun tells them -> hosts."""
+        self.aborted: Seen | None = None
+        """srun aborts the step before any task failed; others may say why."""
         self.ended = False
         """The scheduler says that it ended the job, and no task had failed before."""
         self._columns: list[str] = []
@@ -108,6 +111,11 @@ class Slurm:
         """What this line says."""
         if any(words in text for words in _ENDING):
             self._ending = True
+        elif _ABORTED in text:
+            if not self._ending and not self._failed:
+                fields = {"event": "cancelled", "text": short(text)}
+                self.aborted = Seen("job_event", fields, [line], key=("cancelled", "srun"))
+            self._ending = self.judged = True
         elif any(words in text for words in _FROM_OUTSIDE):
             yield from self._from_outside(line, text)
         elif ": exited abnormally" in text:

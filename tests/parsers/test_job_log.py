@@ -122,7 +122,7 @@ srun: error: gpu-a02: tasks 10-17: Killed
         ("slurmstepd: error: *** STEP 4711.0 ON gpu-a01 CANCELLED AT 2026-03-04T17:20:00 DUE TO TIME LIMIT ***", 1),
         ("srun: Force Terminated StepId=4711.0", 1),
         ("^Csrun: sending Ctrl-C to StepId=4711.0\nsrun: forcing job termination", 1),
-        ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", 0),
+        ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", 1),
         ("srun: Terminating StepId=4711.0", 0),
         ("srun: launch/slurm: _step_signal: Terminating StepId=4711.0", 0),
         ("W1130 torch/distributed/elastic/agent/server/api.py:741] Received Signals.SIGTERM death signal", 0),
@@ -219,6 +219,22 @@ def test_mpirun() -> None:
         (None, None, None, "SIGKILL", "shell"),
     ]
     assert [r.host for r in of(records("sick-mpi.txt"), "job_event")] == ["gpu-a02"]
+
+
+def test_a_line_of_prterun_that_goes_on_below() -> None:
+    text = """prterun noticed that process rank 9 with PID 11235 on node gpu-a07 exited on
+signal 11 (Segmentation fault).
+"""
+    (found,) = run(PARSER, text)
+    assert (found.rank, found.host, found.fields["signal"]) == (9, "gpu-a07", "SIGSEGV")
+    assert (found.evidence[0].first, found.evidence[0].last) == (1, 2)
+
+
+def test_the_backtrace_of_open_mpi_without_mpirun() -> None:
+    text = "[gpu-a07:11235] *** Process received signal ***\n[gpu-a07:11235] Signal: Segmentation fault (11)\n"
+    assert PARSER.sniff(text, "x") == 0.9
+    (found,) = run(PARSER, text)
+    assert (found.host, found.fields["pid"], found.fields["signal"]) == ("gpu-a07", 11235, "SIGSEGV")
 
 
 def test_credentials() -> None:

@@ -130,8 +130,8 @@ def stall_facts(
     """A stall with what is known of the ranks in it. `died`: a process is known to have ended, `crashes`: its rank."""
     everyone = set(range(stall.world)) if stall.world else set()
     behind = set(stall.behind) - set(crashes)
-    silent = everyone - set(stall.waiting) - set(stall.behind) - set(crashes) - set(named)
-    entered = bool(everyone) and stall.waiting >= everyone
+    silent = everyone - set(stall.waiting) - set(stall.behind) - set(crashes) - set(named) - stall.done
+    entered = bool(everyone) and stall.waiting | stall.done >= everyone
     own_mismatch = any(m.fields.get("group") == stall.group for m in mismatches)
     if died:
         verdict = "missing_rank"

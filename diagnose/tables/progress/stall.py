@@ -46,6 +46,7 @@ class Stall:
     mismatch: bool = False
     note: str = ""
     certain: bool = True
+    done: frozenset[int] = frozenset()
 
 
 def what(op: str | None, seq: int | None, group: str | None) -> str:
@@ -100,13 +101,14 @@ def others(stall: Stall, silent: set[int], known: set[int]) -> str:
 
     `known` are ranks of which these files tell something.
     """
-    top = max(stall.waiting, default=-1)
-    there = (silent if stall.world else set(range(top)) - stall.waiting - set(stall.behind)) & known
-    talks = f"; {_told(there, 'does not say that it waits', 'do not say that they wait')}" if there else ""
+    top = max(stall.waiting | stall.done, default=-1)
+    there = (silent if stall.world else set(range(top)) - stall.waiting - set(stall.behind)) & known - stall.done
+    talks = f"; {_told(stall.done, 'has completed it', 'have completed it')}" if stall.done else ""
+    talks += f"; {_told(there, 'does not say that it waits', 'do not say that they wait')}" if there else ""
     if stall.world:
         quiet = silent - known
         return (_told(quiet, "is", "are") + " silent in these files" if quiet else "no rank is silent") + talks
-    gaps = set(range(top)) - stall.waiting - set(stall.behind) - known
+    gaps = set(range(top)) - stall.waiting - stall.done - set(stall.behind) - known
     if not gaps:
         return f"the size of the group is not known; nothing is said of ranks above {top}{talks}"
     return f"{who(fold_ranks(gaps))}, and any above {top}, are silent in these files{talks}"

@@ -91,10 +91,14 @@ def watchdog_stalls(base: FactBase, mismatches: list[Fact]) -> Iterator[Stall]:
             yield _incomparable(ranks, base.world)
             continue
         for seq in _divergences(timed_out, ranks):
+            done = {
+                r for r, s in ranks.items()
+                if name is not None and seq not in s.timeouts and s.completed is not None and s.completed >= seq
+            }  # fmt: skip
             waiting = {
                 r for r, s in ranks.items()
                 if seq in s.timeouts or (name is not None and s.enqueued is not None and s.enqueued >= seq)
-            }  # fmt: skip
+            } - done  # fmt: skip
             behind = {
                 r: s.enqueued for r, s in ranks.items()
                 if name is not None and s.enqueued is not None and s.enqueued < seq and seq not in s.timeouts
@@ -107,6 +111,7 @@ def watchdog_stalls(base: FactBase, mismatches: list[Fact]) -> Iterator[Stall]:
             yield Stall(
                 name, seq, str(facts[0].fields["op"]), "watchdog", frozenset(waiting), behind, world,
                 some_evidence([*laggards, *facts]), longest(facts, "elapsed_ms"), longest(facts, "timeout_ms"),
+                done=frozenset(done),
                 mismatch=any(m.fields.get("seq") == seq and m.fields.get("group") == name for m in mismatches),
             )  # fmt: skip
 

@@ -144,3 +144,12 @@ def test_a_rank_that_talks_is_not_called_silent() -> None:
     assert stall.fields["effect"] == "Ranks 1,3 wait in vain"
     (stall,) = derived(progress, base(late(1)), "stall")
     assert stall.fields["effect"] == "Rank 1 waits in vain"
+
+
+def test_a_rank_that_has_completed_it_does_not_wait_in_it() -> None:
+    ahead: Given = ("torch_pg_status", {"rank": 1, "group": "PG 0", "last_enqueued": 11, "last_completed": 9})
+    (stall,) = derived(progress, base(late(0), ahead), "stall")
+    assert stall.fields["waiting"] == "0"
+    assert stall.fields["others"] == (
+        "the size of the group is not known; nothing is said of ranks above 1; rank 1 has completed it"
+    )
