@@ -145,7 +145,7 @@ def test_a_healthy_text_stays_healthy(name: str, tmp_path: Path) -> None:
 
 def spoiled_bundle(name: str, mutation: str, target: Path) -> Path:
     """A bundle with every file spoiled."""
-    for file in sorted(p for p in (FIXTURES / name).rglob("*") if p.is_file() and p.name != "expected.yaml"):
+    for file in sorted(p for p in (FIXTURES / name).rglob("*") if p.is_file()):
         copy = target / file.relative_to(FIXTURES / name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         if file.name == "manifest.json":
@@ -175,7 +175,7 @@ def test_a_healthy_bundle_without_names_stays_healthy(name: str, tmp_path: Path)
     """All files in one folder, and all of them in one paste: whose they are is lost."""
     texts = [
         (p.name, p.read_text("utf-8")) for p in sorted((FIXTURES / name).rglob("*"))
-        if p.is_file() and p.name not in ("expected.yaml", "manifest.json")
+        if p.is_file() and p.name != "manifest.json"
     ]  # fmt: skip
     flat = tmp_path / "flat"
     flat.mkdir()

@@ -1,7 +1,7 @@
 """Whole bundles through the whole chain: who is blamed, on what evidence, in which words, and who is left alone.
 
-Every scenario is stored in `fixtures/` and made once more with somebody else guilty: the same must be said of them, and
-line 1 must change. `PYTHONPATH=tests/scenarios python -m forge` writes the stored ones.
+Every scenario is stored in `fixtures/`, what is expected of it in `expected/`, and it is made once more with somebody
+else guilty: the same must be said of them, and line 1 must change. `PYTHONPATH=tests/scenarios python -m forge` writes the stored ones.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from diagnose.report import jsonform, text
 from diagnose.run import Options, analyse
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+EXPECTED = Path(__file__).parent / "expected"
 COUNTED = SEVERITIES[: SEVERITIES.index("minor") + 1]
 MAX_STORED = 300_000
 DIRT: dict[str, Callable[[int, int, str], str]] = {
@@ -59,7 +60,7 @@ class Said:
 
 @cache
 def stored(name: str) -> tuple[Said, dict[str, Any]]:
-    expected = yaml.safe_load((FIXTURES / name / "expected.yaml").read_text(encoding="utf-8"))
+    expected = yaml.safe_load((EXPECTED / f"{name}.yaml").read_text(encoding="utf-8"))
     return Said(FIXTURES / name, expected.get("site")), expected
 
 
@@ -107,7 +108,7 @@ def test_stored_is_what_the_generator_writes(name: str, tmp_path: Path) -> None:
     made.bundle.write(tmp_path)
     written = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     kept = {str(p.relative_to(FIXTURES / name)): p.read_bytes() for p in (FIXTURES / name).rglob("*") if p.is_file()}
-    expected = yaml.safe_load(kept.pop("expected.yaml"))
+    expected = yaml.safe_load((EXPECTED / f"{name}.yaml").read_text(encoding="utf-8"))
     assert kept == written
     assert expected == yaml.safe_load(yaml.safe_dump(made.truth.as_data()))
     assert sum(map(len, kept.values())) < MAX_STORED

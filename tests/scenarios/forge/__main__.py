@@ -11,6 +11,7 @@ import yaml
 from forge import SCENARIOS, make
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
+EXPECTED = Path(__file__).parents[1] / "expected"
 
 
 def store(name: str) -> None:
@@ -20,7 +21,7 @@ def store(name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     made.bundle.write(folder)
     text = yaml.safe_dump(made.truth.as_data(), sort_keys=False, width=120)
-    (folder / "expected.yaml").write_text(text, encoding="utf-8")
+    (EXPECTED / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
 for wanted in sys.argv[1:] or SCENARIOS:

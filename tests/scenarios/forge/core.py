@@ -90,7 +90,7 @@ class Truth:
     site: str | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data for `expected.yaml`, empty parts left out."""
+        """Plain data for `expected/NAME.yaml`, empty parts left out."""
         data = {k: v for k, v in vars(self).items() if v not in ([], {}, None, [[], [], []])}
         return data | {"roots": self.roots, "exit": self.exit}
 
