@@ -2,7 +2,7 @@
 
 Format: SONiC `show pfc counters`, `show queue counters`, `show pfcwd stats`, `show lldp table` (thousands separators,
 `N/A`); Cisco NX-OS `show interface priority-flow-control` and the PFC and drop lines of `show queuing interface`;
-Arista `show priority-flow-control counters`. Directions are the switch's: rx came from the host, tx went to it. The
+Arista `show priority-flow-control counters`; Cumulus `nv show interface swp1 counters qos pfc-stats`. Directions are the switch's: rx came from the host, tx went to it. The
 switch is named by the prompt or by the file name (`leaf-a1.show-pfc-counters.txt`), else called "switch".
 """
 
@@ -22,7 +22,7 @@ UNKNOWN_SWITCH = "switch"
 MAX_PORTS = 4_096
 
 _PORT = r"(?:Ethernet|Eth|Et|etp|PortChannel|swp|ii)[\w/.:-]{1,30}"
-_PROMPT = re.compile(r"(?:[\w.-]{1,40}@)?([A-Za-z][\w.-]{0,60})(?::[^$#>\n]{0,40})?[#>$]\s*(?:sudo )?show\s")
+_PROMPT = re.compile(r"(?:[\w.-]{1,40}@)?([A-Za-z][\w.-]{0,60})(?::[^$#>\n]{0,40})?[#>$]\s*(?:sudo )?(?:nv )?show\s")
 _FILE = re.compile(r"([A-Za-z][\w-]{0,60}?)[._ -]+show[-_. ]")
 _SONIC_PFC = re.compile(r"\s*Port (Rx|Tx)((?:\s+PFC[0-7])+)\s*$")
 _SONIC_QUEUE = re.compile(r"\s*Port\s+TxQ\s+Counter/pkts\s+Counter/bytes\s+Drop/pkts\s+Drop/bytes")
@@ -32,16 +32,20 @@ _WATCHDOG = re.compile(
 )
 _LLDP_ROW = re.compile(rf"\s*({_PORT})\s{{1,60}}(\S+)\s{{1,60}}(\S+)\s{{1,60}}([A-Z]*)\s{{1,60}}(\S+)\s*$")
 _NXOS_PFC = re.compile(
-    rf"\s*({_PORT})\s+(?:Auto|On|Off)\s+(?:On|Off)\s+(?:\(([0-9a-fA-F]{{1,2}})\)\s+)?(\d+)\s+(\d+)\s*$"
+    rf"\s*({_PORT})\s+(?:Auto|On|Off)\s+(On|Off)\s+(?:\(([0-9a-fA-F]{{1,2}})\)\s+)?(\d+)\s+(\d+)\s*$"
 )
 _NXOS_QUEUING = re.compile(rf"\s*(?:Egress|Ingress) Queuing for ({_PORT})")
 _LINK_STATES = ("Active", "Inactive")
 _NXOS_DROP = re.compile(r"\W*Ingress MMU Drop Pkts\W+(\d+)")
 _ARISTA = re.compile(r"\s*Port\s+RxPfc\s+TxPfc\s*$")
 _ARISTA_ROW = re.compile(rf"\s*({_PORT})\s+(\d+)\s+(\d+)\s*$")
+_CUMULUS = re.compile(r"\s*switch-priority((?:\s+[rt]x-[a-z-]{3,30}){1,8})\s*$")
+_CUMULUS_PORT = re.compile(rf"\bnv show interface ({_PORT})\b")
+_CUMULUS_ROW = re.compile(r"\s*([0-7])((?:\s+\d{1,20}){1,8})\s*$")
 _SNIFF = re.compile(
     r"^\s*Port [RT]x\s+PFC0|^\s*Port\s+TxQ\s+Counter/pkts|^LocalPort\s+RemoteDevice|^\s*QUEUE\s+STATUS\s+STORM DETECTED"
-    r"|\bOper\(VL bmap\)|^\s*Port\s+RxPfc\s+TxPfc|^\s*(?:Egress|Ingress) Queuing for Eth",
+    r"|\bOper\(VL bmap\)|^\s*Port\s+RxPfc\s+TxPfc|^\s*(?:Egress|Ingress) Queuing for Eth"
+    r"|^\s*switch-priority\s+[rt]x-pause-",
     re.MULTILINE,
 )
 
@@ -66,6 +70,7 @@ class _Reader:
         self.pfc: dict[str, _Pfc] = {}
         self.drops: dict[str, tuple[int, Line]] = {}
         self.port: str | None = None
+        self.columns: list[str] = []
 
     def tables(self, source: Source) -> Iterator[Record]:
         """Records of the tables that are joined by port; priorities without a pause anywhere are left out."""
@@ -102,6 +107,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterable[Record]:
         if "show" in text and (m := _PROMPT.match(text)):
             yield from reader.tables(source)
             reader = _Reader(m.group(1))
+            port = _CUMULUS_PORT.search(text)
+            reader.port = port.group(1) if port else None
         elif m := _SONIC_PFC.match(text):
             reader.mode = m.group(1).lower()
             reader.priorities = [int(word[3:]) for word in m.group(2).split()]
@@ -115,6 +122,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterable[Record]:
             reader.mode = "nxos"
         elif _ARISTA.match(text):
             reader.mode = "arista"
+        elif m := _CUMULUS.match(text):
+            reader.mode, reader.columns = "cumulus", m.group(1).split()
         elif m := _NXOS_QUEUING.match(text):
             reader.mode, reader.port = "queuing", m.group(1)
         elif reader.mode is not None:
@@ -140,14 +149,21 @@ def _row(reader: _Reader, text: str, line: Line, source: Source) -> Iterator[Rec
         fields = {"device": m.group(5), "switch": reader.switch, "port": m.group(1)}
         yield Record("lldp_neighbour", fields, (evidence(source, line),), host=m.group(2))
     elif reader.mode == "nxos" and (m := _NXOS_PFC.match(text)):
-        fields = {"switch": reader.switch, "port": m.group(1), "rx_pause": int(m.group(3)), "tx_pause": int(m.group(4))}
-        bits = int(m.group(2), 16) if m.group(2) else 0
+        fields = {"switch": reader.switch, "port": m.group(1), "rx_pause": int(m.group(4)), "tx_pause": int(m.group(5)),
+                  "enabled": m.group(2) == "On"}  # fmt: skip
+        bits = int(m.group(3), 16) if m.group(3) else 0
         if bits and bits & (bits - 1) == 0:
             fields["priority"] = bits.bit_length() - 1
         yield Record("switch_pfc", fields, (evidence(source, line),))
     elif reader.mode == "arista" and (m := _ARISTA_ROW.match(text)):
         fields = {"switch": reader.switch, "port": m.group(1), "rx_pause": int(m.group(2)), "tx_pause": int(m.group(3))}
         yield Record("switch_pfc", fields, (evidence(source, line),))
+    elif reader.mode == "cumulus" and reader.port is not None and (m := _CUMULUS_ROW.match(text)):
+        told = dict(zip(reader.columns, m.group(2).split(), strict=False))
+        fields = {"switch": reader.switch, "port": reader.port, "priority": int(m.group(1))}
+        fields |= {f"{way}_pause": int(told[key]) for way in ("rx", "tx") if (key := f"{way}-pause-frames") in told}
+        if len(fields) > 3:
+            yield Record("switch_pfc", fields, (evidence(source, line),))
     elif reader.mode == "queuing" and reader.port is not None:
         yield from _nxos_queuing(reader, reader.port, text, line, source)
 

@@ -50,9 +50,9 @@ def test_both_tables_are_evidence_of_a_port() -> None:
 def test_nxos() -> None:
     found = [dict(r.fields) for r in read("nxos.txt")]
     assert found == [
-        {"switch": "leaf-n1", "port": "Ethernet1/1", "rx_pause": 0, "tx_pause": 1234, "priority": 3},
-        {"switch": "leaf-n1", "port": "Ethernet1/2", "rx_pause": 7, "tx_pause": 0},
-        {"switch": "leaf-n1", "port": "Ethernet1/3", "rx_pause": 3, "tx_pause": 4},
+        {"switch": "leaf-n1", "port": "Ethernet1/1", "rx_pause": 0, "tx_pause": 1234, "enabled": True, "priority": 3},
+        {"switch": "leaf-n1", "port": "Ethernet1/2", "rx_pause": 7, "tx_pause": 0, "enabled": False},
+        {"switch": "leaf-n1", "port": "Ethernet1/3", "rx_pause": 3, "tx_pause": 4, "enabled": True},
         {"switch": "leaf-n1", "port": "Ethernet1/1", "drops": 10},
         {"switch": "leaf-n1", "port": "Ethernet1/1", "priority": 3, "tx_pause": 7, "rx_pause": 8},
     ]
@@ -84,3 +84,17 @@ def test_sniff_and_foreign_text() -> None:
 def test_hostile_text_never_breaks_it(text: str) -> None:
     SWITCH.sniff(text, "x")
     support.run(SWITCH, text)
+
+
+def test_cumulus_names_the_port_in_the_command() -> None:
+    text = (
+        "cumulus@leaf-c2:~$ nv show interface swp7 counters qos pfc-stats\n"
+        "switch-priority  rx-pause-frames  rx-pause-duration  tx-pause-frames  tx-pause-duration\n"
+        "---------------  ---------------  -----------------  ---------------  -----------------\n"
+        "0                0                0                  0                0\n"
+        "3                120              4500               45               1200\n"
+    )
+    assert SWITCH.sniff(text, "x") == 0.9
+    quiet, busy = (dict(r.fields) for r in support.run(SWITCH, text))
+    assert quiet == {"switch": "leaf-c2", "port": "swp7", "priority": 0, "rx_pause": 0, "tx_pause": 0}
+    assert (busy["priority"], busy["rx_pause"], busy["tx_pause"]) == (3, 120, 45)
