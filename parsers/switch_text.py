@@ -2,8 +2,9 @@
 
 Format: SONiC `show pfc counters`, `show queue counters`, `show pfcwd stats`, `show lldp table` (thousands separators,
 `N/A`); Cisco NX-OS `show interface priority-flow-control` and the PFC and drop lines of `show queuing interface`;
-Arista `show priority-flow-control counters`; Cumulus `nv show interface swp1 counters qos pfc-stats`. Directions are the switch's: rx came from the host, tx went to it. The
-switch is named by the prompt or by the file name (`leaf-a1.show-pfc-counters.txt`), else called "switch".
+Arista `show priority-flow-control counters`; Cumulus `nv show interface swp1 counters qos pfc-stats`. Directions are
+the switch's: rx came from the host, tx went to it. The switch is named by the prompt or by the file name
+(`leaf-a1.show-pfc-counters.txt`), else called "switch".
 """
 
 from __future__ import annotations
