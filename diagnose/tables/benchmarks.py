@@ -248,6 +248,7 @@ def _stragglers(figures: list[Figure], effects: list[Fact]) -> Iterator[Fact]:
             label = {"rank": str(f.rank), "gpu": f"GPU{f.gpu}", "host": f.host}[subject]
             fields: dict[str, Value] = {
                 "host": f.host, "subject": subject, "name": label, "figure": name, "value": f.value, "median": middle,
+                "who": f.host if subject == "host" else f"{'rank ' if subject == 'rank' else ''}{label} on {f.host}",
                 "slower_pct": f.better * (middle - f.value) / middle * 100, "others": len(found) - 1,
             }  # fmt: skip
             if f.rank is not None:
