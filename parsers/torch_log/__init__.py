@@ -42,6 +42,8 @@ GATES = (
     "Root Cause",
     "Fatal Python error: ",
     "Failures:",
+    "exits with return code",
+    "Worker exit type: ",
     "death signal",
     "TORCH_",
     "NCCL_ASYNC_ERROR_HANDLING",
@@ -58,6 +60,7 @@ _SURE = re.compile(
     r"|Timeout at collective: |torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|DataLoader worker \(pid"
     r"|local_rank: \d{1,5} \(pid: |\[rank\d{1,6}\]:|store based barrier|clients joined|TORCH_NCCL_"
     r"|The server socket has failed to |ncclUniqueId from \["
+    r"|:sigkill_handler\]|Worker exit type: (?:SYSTEM|USER)_ERROR|Worker exit type: NODE_OUT_OF_MEMORY"
     r"|(?:Error: |async )NCCL [Ee]rror(?: in)?(?::| \d:) "
 )
 _TRACEBACK = "Traceback (most recent call last)"

@@ -100,6 +100,10 @@ class Collector:
                 )
         elif "exitcode" in text or "Root Cause" in text or "Failures:" in text:
             self._use(window, self._exits.launcher(window, index, segment))
+        elif "exits with return code" in text:
+            self._exits.deepspeed(window, index, segment)
+        elif "Worker exit type: " in text:
+            self._exits.ray(window, index, segment)
         elif "Fatal Python error: " in text:
             self._exits.fatal(window, index, segment)
         elif "death signal" in text or "got signal: " in text:

@@ -23,6 +23,12 @@ _SIGNALS = {
     "Floating point exception": "SIGFPE", "Killed": "SIGKILL",
 }  # fmt: skip
 
+_DEEPSPEED = re.compile(r"sigkill_handler\].{0,4000}?exits with return code = (?P<code>-?\d{1,3})")
+_RAY = re.compile(r"Worker exit type: (?P<type>[A-Z_]{4,40})")
+_RAY_REASONS = {"SYSTEM_ERROR": "crashed", "USER_ERROR": "error", "NODE_OUT_OF_MEMORY": "oom"}
+_RAY_WORKER = re.compile(r"\b(?P<key>pid|ip|Worker PID|Worker IP address): (?P<value>[\w.:]{1,60}?)\.?(?=\s|$)")
+_RAY_LINES = 6
+
 
 class Exits:
     """Collects exits; the failure report of torchrun replaces its short line about the same process."""
@@ -65,6 +71,33 @@ class Exits:
         m = _WORKER.search(message)
         if m:
             self._signalled(m, int(m["pid"]), evidence, speaker, rank)
+
+    def deepspeed(self, window: Window, index: int, segment: Segment) -> None:
+        """`[launch.py:322:sigkill_handler] ['python', …] exits with return code = -9` (deepspeed).
+
+        The command is the last one started, whichever process ended: its local rank is not read.
+        """
+        m = _DEEPSPEED.search(window.lines[index])
+        if m and int(m["code"]):
+            fields = exit_fields(int(m["code"])) | {"reporter": "deepspeed"}
+            fields["text"] = f"exits with return code = {m['code']}"
+            self.add(Exit(fields, index, index), window.evidence(index), segment.speaker)
+
+    def ray(self, window: Window, index: int, segment: Segment) -> None:
+        """`Worker exit type: SYSTEM_ERROR`, with the worker's pid and address before it or in the line."""
+        m = _RAY.search(segment.text)
+        reason = _RAY_REASONS.get(m["type"]) if m else None
+        if m is None or reason is None:
+            return
+        worker: dict[str, str] = {}
+        for line in window.lines[max(0, index - _RAY_LINES) : index + 1]:
+            worker |= {k["key"].rpartition(" ")[2].lower(): k["value"] for k in _RAY_WORKER.finditer(line)}
+        pid, address = worker.get("pid", ""), worker.get("ip") or worker.get("address")
+        text = segment.text[m.start() :].partition(" There are some potential")[0].strip()[:240].rstrip(".")
+        fields: dict[str, Any] = {"reason": reason, "reporter": "ray"}
+        fields["pid"] = int(pid) if pid.isdigit() and len(pid) < 10 else None
+        fields["text"] = f"worker on {address}: {text}" if address else text
+        self.add(Exit(fields, index, index), window.evidence(index), segment.speaker)
 
     def _signalled(
         self, m: re.Match[str], pid: int | None, evidence: Evidence, speaker: Speaker, rank: int | None

@@ -241,6 +241,30 @@ def test_a_killed_data_loader_worker() -> None:
     assert of(found, "process_exit")[0].fields["signal"] == "SIGBUS"
 
 
+def test_an_exit_that_deepspeed_tells_names_no_local_rank() -> None:
+    text = (
+        "[2025-03-04 10:11:12,346] [ERROR] [launch.py:322:sigkill_handler] ['/usr/bin/python', '-u', 'train.py',"
+        " '--local_rank=3'] exits with return code = -9\n"
+    )
+    fields = only(text, "process_exit").fields
+    assert (fields["signal"], fields["reason"], fields["reporter"]) == ("SIGKILL", "killed", "deepspeed")
+    assert "local_rank" not in fields
+    assert not of(records(text.replace("-9", "0")), "process_exit")
+
+
+def test_a_dead_worker_of_ray() -> None:
+    text = (
+        "\tpid: 912\n\tip: 10.0.8.78\nThe actor is dead because its worker process has died."
+        " Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits. There are some potential root"
+        " causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage.\n"
+    )
+    fields = only(text, "process_exit").fields
+    assert (fields["pid"], fields["reason"], fields["reporter"]) == (912, "crashed", "ray")
+    assert fields["text"].startswith("worker on 10.0.8.78: ") and "OOM" not in fields["text"]
+    assert only(text.replace("SYSTEM_ERROR", "NODE_OUT_OF_MEMORY"), "process_exit").fields["reason"] == "oom"
+    assert not of(records(text.replace("SYSTEM_ERROR", "INTENDED_USER_EXIT")), "process_exit")
+
+
 def test_blocks_give_what_one_text_gives() -> None:
     lines = lines_of(fixture("torch_log", "sick.txt"))
     source = Source("x", "x")
