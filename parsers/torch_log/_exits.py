@@ -25,7 +25,7 @@ _SIGNALS = {
 
 _DEEPSPEED = re.compile(r"sigkill_handler\].{0,4000}?exits with return code = (?P<code>-?\d{1,3})")
 _RAY = re.compile(r"Worker exit type: (?P<type>[A-Z_]{4,40})")
-_RAY_REASONS = {"SYSTEM_ERROR": "crashed", "USER_ERROR": "error", "NODE_OUT_OF_MEMORY": "oom"}
+_RAY_REASONS = {"SYSTEM_ERROR": "crashed", "USER_ERROR": "error", "NODE_OUT_OF_MEMORY": "killed"}
 _RAY_WORKER = re.compile(r"\b(?P<key>pid|ip|Worker PID|Worker IP address): (?P<value>[\w.:]{1,60}?)\.?(?=\s|$)")
 _RAY_LINES = 6
 

@@ -169,6 +169,7 @@ _BY_MESSAGE: tuple[tuple[str, str], ...] = (
     ("client socket has", "network"),
     ("server socket has", "network"),
     ("store based barrier", "network"),
+    ("node running low on memory", "host_oom"),
     ("No space left on device", "io"),
     ("Disk quota exceeded", "io"),
     ("Input/output error", "io"),

@@ -261,8 +261,18 @@ def test_a_dead_worker_of_ray() -> None:
     fields = only(text, "process_exit").fields
     assert (fields["pid"], fields["reason"], fields["reporter"]) == (912, "crashed", "ray")
     assert fields["text"].startswith("worker on 10.0.8.78: ") and "OOM" not in fields["text"]
-    assert only(text.replace("SYSTEM_ERROR", "NODE_OUT_OF_MEMORY"), "process_exit").fields["reason"] == "oom"
+    assert only(text.replace("SYSTEM_ERROR", "NODE_OUT_OF_MEMORY"), "process_exit").fields["reason"] == "killed"
     assert not of(records(text.replace("SYSTEM_ERROR", "INTENDED_USER_EXIT")), "process_exit")
+
+
+def test_a_host_short_of_memory_is_no_gpu_short_of_memory() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/train.py", line 3, in <module>\n'
+        "    ray.get(ref)\n"
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+    )
+    assert only(text, "python_exception").fields["cause"] == "host_oom"
 
 
 def test_blocks_give_what_one_text_gives() -> None:
