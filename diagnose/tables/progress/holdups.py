@@ -216,6 +216,8 @@ class Judge:
         started = [r for r in o.rows if r.fact.fields.get("pending_state") == "started"]
         not_started = _not_started(o)
         waiting = o.waiting | o.elsewhere
+        if waiting <= named:  # who holds it up is the only one left in it: the others wait in what comes later
+            waiting = self._verdict.waiting - named or waiting
         fields: dict[str, Value] = {
             "evidence_kind": "flight_recorder", "verdict": verdict, "group": o.group.label, "op": o.op,
             "waiting": fold_ranks(waiting), "waiting_count": len(waiting),

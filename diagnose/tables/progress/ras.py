@@ -59,6 +59,7 @@ class _Difference:
     numbers: dict[int, int]
     frozen: bool
     moving: bool
+    appeared: bool
 
     @property
     def lag(self) -> int:
@@ -82,7 +83,7 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
         return verdict
     places = Places(base, seen)
     verdict.gone = gone_ranks(seen, places)
-    differences = _differences(_series(seen))
+    differences = _differences(_series(seen), len({_moment(o) for o in seen if o.kind in ("ras_comm", "ras_count")}))
     if differences:
         _Judge(places, verdict, symptoms).differences(differences)
     elif not verdict.gone:
@@ -116,8 +117,11 @@ def _series(seen: list[Fact]) -> dict[tuple[str, str], list[Counts]]:
     return {key: [moments[m] for m in sorted(moments)] for key, moments in found.items()}
 
 
-def _differences(series: dict[tuple[str, str], list[Counts]]) -> list[_Difference]:
-    """All, the largest distances in the largest communicators first."""
+def _differences(series: dict[tuple[str, str], list[Counts]], snapshots: int) -> list[_Difference]:
+    """All, the largest distances in the largest communicators first.
+
+    As text, RAS lists only communicators whose ranks differ: one that is missing from a snapshot was equal there.
+    """
     found: list[_Difference] = []
     for (comm, op), moments in sorted(series.items()):
         last = moments[-1]
@@ -131,6 +135,7 @@ def _differences(series: dict[tuple[str, str], list[Counts]]) -> list[_Differenc
         found.append(_Difference(
             comm, op, size, last, set(ranks.get(top, ())), {r: c for c, some in ranks.items() if c < top for r in some},
             {c: _number(some) for c, some in last.groups.items()}, frozen, len(moments) > 1 and not frozen,
+            snapshots > len(moments),
         ))  # fmt: skip
     return sorted(found, key=lambda d: (-d.size, -d.lag, d.comm, d.op))
 
@@ -162,9 +167,10 @@ class _Judge:
     """Who is behind and waits for nobody."""
 
     def __init__(self, places: Places, verdict: RasVerdict, symptoms: bool) -> None:
-        self._places, self._verdict, self._symptoms = places, verdict, symptoms
+        self._places, self._verdict, self._symptoms, self._moved = places, verdict, symptoms, -1
 
     def differences(self, found: list[_Difference]) -> None:
+        self._moved = max((d.size for d in found if d.moving or d.appeared), default=-1)
         certain = [d for d in found if self._certain(d)]
         if not certain:
             for d in found[:MAX_SHOWN]:
@@ -184,7 +190,11 @@ class _Judge:
         self._verdict.facts.append(_stall(certain[0], "partial_evidence"))
 
     def _certain(self, d: _Difference) -> bool:
-        return not d.moving and (d.frozen or self._symptoms or bool(self._verdict.gone) or d.lag >= SNAPSHOT_LAG)
+        """Not where a communicator as large has moved between the snapshots: operations that come once a step stay."""
+        if d.moving:
+            return False
+        same = (d.frozen or d.lag >= SNAPSHOT_LAG) and self._moved < d.size
+        return same or self._symptoms or bool(self._verdict.gone)
 
     def _globals(self, d: _Difference, ranks: Iterable[int]) -> set[int]:
         """Global ranks; empty when one of them is not known."""

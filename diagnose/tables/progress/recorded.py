@@ -37,7 +37,11 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
     failed, waited = failures(base)
     last = max(*found.dumps, *known_ranks(base), (base.world or 0) - 1, found.world - 1)
     silent = set(range(last + 1)) - found.dumps.keys() - failed
-    left = [_past_failed(e, failed, waited or failed, silent) for e in all_ends if not _explained(e, mismatched)]
+    left = [
+        _past_failed(e, failed - verdict.waiting, waited or failed, silent)
+        for e in all_ends
+        if not _explained(e, mismatched)
+    ]
     if failed and not crashes and not mismatched and all(e.kind == "unknown" for e in left):
         verdict.vanished = vanished(base, silent)
     judge = Judge(base, found, {**crashes, **verdict.vanished}, verdict, certain=certain, alone=alone)
@@ -69,6 +73,7 @@ def _past_failed(end: End, failed: set[int], victims: set[int], silent: set[int]
     """A rank that failed because of a peer called nothing more and is not to blame: look at the silent ones.
 
     Neither is one whose operation nobody but such ranks has finished: PyTorch counts a failed operation as finished.
+    `failed` holds those that wait in nothing else: who does has gone on from it.
     """
     if end.kind == "own_gpu":
         if not all(_finishers(o) <= failed for o in end.operations):
@@ -82,18 +87,13 @@ def _past_failed(end: End, failed: set[int], victims: set[int], silent: set[int]
     return End("unknown", (), end.operations, end.victims)
 
 
-MOVED_ON = -1
-
-
 def _finishers(operation: Operation) -> set[int]:
-    """Ranks whose dump says that it is complete; those that went on and wait in a later one come as MOVED_ON."""
+    """Ranks whose dump says that it is complete."""
     seq = operation.seq
     rows = operation.group.rows.items()
-    done = {
-        r: row for r, row in rows
-        if seq is not None and row.completed >= seq and (row.pending is None or row.pending > seq)
-    }  # fmt: skip
-    return {r if row.pending is None else MOVED_ON for r, row in done.items()}
+    return {
+        r for r, row in rows if seq is not None and row.completed >= seq and (row.pending is None or row.pending > seq)
+    }
 
 
 _Odd = tuple[Group, Divergence, set[int]]

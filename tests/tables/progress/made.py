@@ -41,10 +41,11 @@ def judged(
     numbered: bool = False,
     groups: Mapping[tuple[str, str], Sequence[int]] | None = None,
     status: Mapping[int, Mapping[str, Any]] | None = None,
+    told: Sequence[Record] = (),
 ) -> list[Fact]:
     """Facts of dumps: name -> entries and size of the world; names end in the rank; `groups` are further ones, each
-    in the dumps of its members."""
-    read: list[tuple[Source, list[Record]]] = []
+    in the dumps of its members; `told` is what a log says."""
+    read: list[tuple[Source, list[Record]]] = [(Source("log", "log"), list(told))] if told else []
     for name, (entries, world) in dumps.items():
         ranks = str(list(range(world)))
         config = {"0": {"name": "0", "desc": WORLD[1], "ranks": ranks}}

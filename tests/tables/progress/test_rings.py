@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diagnose.model import Fact
+from diagnose.model import Evidence, Fact, Record
 from tests.tables.progress.made import WORLD, entry, judged, suspects
 
 DATA = ("5", "DATA_PARALLEL_GROUP")
@@ -70,3 +70,18 @@ def test_dumps_alone_are_no_stall_while_most_ranks_wait_for_nothing() -> None:
     for r in range(2, 8):
         made[r].append(open_(DATA, 3, 3))
     assert suspects(judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=groups)) == {1}
+
+
+def test_a_gpu_that_has_not_finished_what_ranks_finished_that_timed_out_elsewhere() -> None:
+    """A failed operation counts as finished, but who waits in another one has gone on from it."""
+    made = {r: [done(DATA, 2, 1), done(PAIRS[r // 2], 4, 2), open_(DATA, 3, 3)] for r in range(8)}
+    made[1][1:2] = [open_(PAIRS[0], 4, 2)]
+    late = [
+        Record("torch_timeout", {"rank": r, "op": "ALLREDUCE", "seq": 3, "group": "PG 5", "timeout_ms": 600_000.0,
+                                 "elapsed_ms": 600_001.0}, (Evidence("log", r + 1, r + 1, "timed out"),), rank=r)
+        for r in range(8)
+    ]  # fmt: skip
+    found = judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=GROUPS, told=late)
+    assert suspects(found) == {1}
+    (stall,) = [f for f in found if f.kind == "stall"]
+    assert stall.fields["waiting"] == "0,2-7"

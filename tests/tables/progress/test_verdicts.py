@@ -157,6 +157,19 @@ def test_the_same_ras_numbers_twice_are_a_stall() -> None:
     assert not guilty(derived(progress, base(*moving)))  # type: ignore[arg-type]
 
 
+def test_a_difference_that_the_former_snapshot_did_not_list_is_no_stall() -> None:
+    status = (
+        "ras_comm",
+        {"comm_id": "0xab", "size": 16, "ranks": 16, "errors": "OK", "status": "RUNNING", "snapshot": 0},
+    )
+    later = [counts(641, 15, "", 1), counts(600, 1, "9", 1)]
+    assert guilty(derived(progress, base(*later))) == {9}  # type: ignore[arg-type]
+    assert not guilty(derived(progress, base(status, *later)))  # type: ignore[arg-type]
+    once_a_step = [(k, f | {"op": "Broadcast", "snapshot": s}) for s in (0, 1) for k, f in later]
+    assert guilty(derived(progress, base(*once_a_step))) == {9}  # type: ignore[arg-type]
+    assert not guilty(derived(progress, base(status, *once_a_step, *later)))  # type: ignore[arg-type]
+
+
 def test_ras_numbers_that_are_equal_and_stand_still() -> None:
     first, second = ((k, f | {"at": 100.0 + 30 * f["snapshot"]}) for k, f in (counts(640, 16), counts(640, 16, "", 1)))  # type: ignore[operator]
     (stall,) = derived(progress, base(first, second))  # type: ignore[arg-type]
