@@ -40,6 +40,48 @@ def test_items_of_a_json_list_are_lines() -> None:
 
 
 @pytest.mark.parametrize(
+    "form",
+    [
+        "out/eth0.txt:{0}:{1}",
+        "eth-0.txt-{0}-{1}",
+        "{0:6d}  {1}",
+        "│{1}",
+        "+{1}",
+        "| {1:60} |",
+    ],
+)
+def test_marks_of_tools_come_off(form: str) -> None:
+    lines = [form.format(n, line) for n, line in enumerate(TEXT, 41)]
+    assert [line.strip() for line in bare(lines) or []] == [line.strip() for line in TEXT]
+
+
+def test_html_copied_as_text_is_text_again() -> None:
+    link = '2: eth0: <BROADCAST,UP> mtu 9000 qdisc mq state UP "x" & y'
+    escaped = link.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    assert bare([f"<pre><code>{escaped}", escaped, escaped, "</code></pre>"]) == [link, link, link, ""]
+    assert bare(["a &amp; b", "<0> c", "d"]) is None
+
+
+@pytest.mark.parametrize("heading", ["output: |", "stdout: >-", "::", "As told::"])
+def test_blocks_of_yaml_and_restructured_text(heading: str) -> None:
+    assert bare([heading, *(f"   {line}" for line in TEXT)]) == [heading, *TEXT]
+
+
+def test_prompts_of_a_pager_go() -> None:
+    lines = [*TEXT[:4], "--More--(40%)", ":", *TEXT[4:], "lines 1-6/6 (END)", "(END)"]
+    assert [line for line in bare(lines) or [] if line] == [line for line in TEXT if line]
+
+
+def test_blanks_that_text_recognition_doubled() -> None:
+    lines = ["Settings  for  eth0:", "  Link  detected:  yes", "  Current  message  level:  0x7", "a  b", "c  d"]
+    assert bare(lines) == [
+        line.replace("  ", " ") if line[0] != " " else "  " + line[2:].replace("  ", " ") for line in lines
+    ]
+    table = ["  Port  TxQ  Drop/pkts", "------  ---  ---------", "  Eth0  UC0          0", "  Eth0  UC1          1"]
+    assert bare(table) is None
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         TEXT,
@@ -52,6 +94,11 @@ def test_items_of_a_json_list_are_lines() -> None:
         [f"{n} 5 5 16" for n in range(8)],
         [f"{hour:02d}:10:00 epoch {hour}" for hour in range(9, 20)],
         [f"     rx{n}: 1" for n in range(9)],
+        ["NIC statistics:", "     rx_packets: 1", "     tx_packets: 2", "     rx_bytes: 3"],
+        ["Settings for eth0:", "   Speed: 1", "   Duplex: 2", "   Port: 3"],
+        ["+----+----+", "| 0  | a  |", "+----+----+", "| 1  | b  |"],
+        [f"/sys/class/net/eth{n}/mtu:9000" for n in range(8)],
+        [f"10.0.0.{n}:80:up" for n in range(8)],
         ["\tSpeed: 5", "\tDuplex: Full", "\tPort: x", "\tAuto: on"],
     ],
 )

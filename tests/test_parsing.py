@@ -377,6 +377,8 @@ def test_clean() -> None:
     assert clean("\x1b[1mbold\x1b[0m\tx\x00y\x7f\u202ez") == "bold\txyz"
     assert clean("\x1b]0;title") == ""
     assert clean("plain ü 東") == "plain ü 東"
+    typed = "\u201cdriver\u201d: it\u2019s \u2013json \u2013\u2013\u2013 a \u2013 b"
+    assert clean(typed) == '"driver": it\'s --json ------ a \u2013 b'
 
 
 def test_evidence_spans_lines() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from diagnose import bundle, intake, packs
 from diagnose.bundle.streams import parts_of
 from diagnose.model import Line, Record
+from diagnose.parsing import MAX_LINE
+from tests import dirt
 from tests.parsers.support import FIXTURES
 
 PARSERS = functools.cache(packs.load_parsers)
@@ -123,6 +126,40 @@ def test_headings_name_the_host(name: str, heading: str, tmp_path: Path) -> None
     alone = seen([replace(r, host=None) for r in read(text, tmp_path)])
     records = read(heading.format(text), tmp_path)
     assert seen(records, "gpu-n07") == seen(records, "gpu-n12") == alone
+
+
+@pytest.mark.parametrize(
+    "form", ["[{0}] {1}", "2026-03-19T21:20:09.123456789Z {1}", "2026-03-19T21:20:09Z stdout F {1}"]
+)
+@pytest.mark.parametrize("name", KINDS)
+def test_times_before_every_line(name: str, form: str, tmp_path: Path) -> None:
+    text = text_of(name)
+    put = "\n".join(form.format(f"08:14:{n % 60:02d}", line) for n, line in enumerate(text.split("\n")))
+    assert seen(read(text, tmp_path)) == seen(read(put, tmp_path))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_outputs_in_one_string_of_json(name: str, tmp_path: Path) -> None:
+    """As Ansible prints what a task got: every line of it stands in line 2."""
+    text = text_of(name)
+    put = f"TASK [probe] ****\nok: [gpu-n07] => {json.dumps({'changed': False, 'rc': 0, 'stdout': text})}"
+    if len(put) > MAX_LINE:
+        return
+    alone = seen([replace(r, host=None) for r in read(text, tmp_path)])
+    records = read(put, tmp_path)
+    assert seen(records, "gpu-n07") == alone
+    assert {(e.first, e.last) for r in records for e in r.evidence} <= {(2, 2)}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("name", [n for n in KINDS if not n.startswith(("kmsg", "ib_write_bw"))])
+def test_lines_that_a_terminal_broke(name: str, width: int, tmp_path: Path) -> None:
+    """What is read where several lines broke stands there. (Of perftest only the best row is told: a lost one shows.)"""
+    text = text_of(name)
+    whole, broken = seen(read(text, tmp_path)), seen(read(dirt.wrapped(text, width).decode().rstrip("\n"), tmp_path))
+    facts = Counter({k: n for k, n in broken.items() if not k.startswith("parse_problem")})
+    if sum(len(line) > width for line in text.split("\n")) >= 3:
+        assert facts - whole == Counter()
 
 
 def test_other_text_around_prefixed_lines_is_read_too(tmp_path: Path) -> None:

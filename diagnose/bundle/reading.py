@@ -35,7 +35,9 @@ _MAX_CARRY = 4 * MAX_LINE
 """Bytes of an unfinished line that are kept; more could not add a character before the cut."""
 
 _CONTROLS = bytes(b for b in (*range(32), 127) if b not in b"\t\n\r")
-_MARKS = re.compile(rb"\xc2[\x80-\xa0]|\xe2(?:\x80[\x8b\x8e\x8f\xaa-\xae]|\x81[\xa0\xa6-\xa9])|\xef\xbb\xbf")
+_MARKS = re.compile(
+    rb"\xc2[\x80-\xa0]|\xe2(?:\x80[\x8b\x8e\x8f\x93\x94\x98-\x9f\xaa-\xae]|\x81[\xa0\xa6-\xa9])|\xef\xbb\xbf"
+)
 _MARK_BYTES = (b"\xc2", b"\xe2", b"\xef\xbb\xbf")
 
 

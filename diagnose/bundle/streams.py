@@ -8,15 +8,17 @@ know their own prefixes are read whole all the same, see `chosen`.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from diagnose.bundle.columns import rejoined_columns
 from diagnose.bundle.origins import names_host
 from diagnose.model import Line
-from diagnose.parsing import parse_time
+from diagnose.parsing import clean, parse_time
 
 READ_FROM = 0.5
 """A parser reads a text when its sniff reaches this."""
@@ -42,6 +44,7 @@ _FORMS = re.compile(
     r"<(?:stdout|stderr|stddiag)>:)"
     r"|(?P<pod>\[pod/(?P<pod_host>[a-z0-9.-]{1,120})/[a-z0-9.-]{1,63}\](?: |$))"
     rf"|(?P<stamp>\[?(?P<at>{_STAMP})\]?(?:[ \t]|$))"
+    r"|(?P<clock>\[\d\d:\d\d:\d\d(?:\.\d{1,6})?\](?: |$))"
     r"|(?P<cri>(?:stdout|stderr) [FP](?: |$))"
     rf"|(?P<ci>[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_STAMP} ))"
     r"|(?P<label>\{host=\"(?P<label_host>[\w.-]{1,101})\"\} )"
@@ -54,7 +57,7 @@ _FORMS = re.compile(
     rf"|(?P<fabric>\[(?P<fabric_host>{_HOST})\](?: out:)?(?: |$))"
     rf"|(?P<parallel>(?P<parallel_host>{_HOST})\t)"
 )
-_SURE = frozenset({"mpi", "pod", "stamp", "cri", "ci", "label", "ray", "rank"})
+_SURE = frozenset({"mpi", "pod", "stamp", "clock", "cri", "ci", "label", "ray", "rank"})
 """Forms that nothing else looks like; the others must prove themselves by what comes again and again."""
 _HOST_GROUPS = {
     form: f"{form}_host"
@@ -73,6 +76,12 @@ _HEADINGS = re.compile(
     rf"|(?P<pssh>\[\d{{1,5}}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] (?P<pssh_host>{_HOST})(?: .*)?)"
     rf"|(?P<loop>(?:[=#*>-]{{2,40}}\s?(?P<loop_host>{_HOST})\s?:?\s?[=#*<-]{{0,40}}))\s*"
 )
+
+
+_ANSWERS = 2_000
+"""Lines of a text in which such answers are looked for: it has few, and long ones."""
+_ANSWER = re.compile(r"\"(?:stdout|output|result)\": ?\"(?P<text>(?:[^\"\\]|\\.)*)(?:\"|$)")
+_TASK_OF = re.compile(rf"(?:ok|changed|failed|fatal): \[({_HOST})\]")
 
 
 @dataclass(slots=True)
@@ -100,12 +109,13 @@ class Parts:
 
 def parts_of(lines: Sequence[Line]) -> Parts | None:
     """The streams of a text; None when it is one."""
-    headed = list(_headed(lines))
-    if sum(stream.told for stream in headed) >= 1:
+    headed = list(_headed(lines)) or list(_answers(lines))
+    if any(stream.told for stream in headed):
         return Parts(tuple(headed), True)
     layers = _layers(_sample(lines))
     if not layers:
-        return None
+        whole = rejoined_columns(lines)
+        return None if whole is None else Parts((Stream(lines=whole),), False)
     found: dict[tuple[str | None, int | None, bool], Stream] = {}
     for line in lines:
         host, rank, at, text = _unlayered(line.text, layers)
@@ -261,6 +271,22 @@ def _heads(lines: Sequence[Line]) -> list[tuple[int, int, tuple[str, ...]]]:
         and (form != "loop" or len({head[2] for head in kept}) > 1)
     }  # fmt: skip
     return max(valid.values(), key=len, default=[])
+
+
+def _answers(lines: Sequence[Line]) -> Iterator[Stream]:
+    """Whole outputs that stand as one string in a line of JSON, as Ansible prints them; all lines bear its number."""
+    if len(lines) > _ANSWERS:
+        return
+    for line in lines:
+        for m in _ANSWER.finditer(line.text) if "\\n" in line.text else ():
+            try:
+                text = json.loads(f'"{m.group("text").rstrip(chr(92))}"')
+            except ValueError:
+                continue
+            if text.count("\n") >= _MIN_LINES - 1:
+                named = _TASK_OF.match(line.text)
+                host = named.group(1) if named and _is_host(named.group(1)) else None
+                yield Stream(host, lines=[line._replace(text=clean(part)) for part in text.split("\n")])
 
 
 def _expanded(nodes: str) -> tuple[str, ...]:

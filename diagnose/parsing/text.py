@@ -26,15 +26,22 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
+_CURLY = str.maketrans({**dict.fromkeys("\u201c\u201d\u201e\u201f", '"'), **dict.fromkeys("\u2018\u2019\u201b", "'")})
+_JOINED = re.compile(r"(?:(?<=\s)|^)\u2013(?=[a-z])|\u2013{2,2000}|\u2014{2,2000}", re.M)
+"""Dashes that a chat joined: of options, and of lines drawn with them."""
+
+
 def clean(text: str) -> str:
     """Text without terminal escapes, control characters, direction marks and characters without width; tabs stay.
 
-    The no-break spaces of web pages and chats become blanks. Linear time.
+    The no-break spaces of web pages and the curly quotes and joined dashes of chats become what was typed. Linear time.
     """
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPES.sub("", text)
     if not text.isprintable():
         text = _CONTROLS.sub("", text).replace("\xa0", " ")
+    if not text.isascii():
+        text = _JOINED.sub(lambda m: "--" * len(m[0]), text.translate(_CURLY))
     return text
 
 

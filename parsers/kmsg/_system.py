@@ -46,7 +46,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     ),
     (
         "Switched to clocksource ",
-        re.compile(r"Switched to clocksource (?P<device>[\w-]{1,30})$"),
+        re.compile(r"Switched to clocksource (?P<device>[\w-]{1,30})(?:\\n)?[^\w-]{0,200}$"),
         named("clocksource_slow"),
     ),
     (

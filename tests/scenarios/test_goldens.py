@@ -1,7 +1,8 @@
 """Whole bundles through the whole chain: who is blamed, on what evidence, in which words, and who is left alone.
 
 Every scenario is stored in `fixtures/`, what is expected of it in `expected/`, and it is made once more with somebody
-else guilty: the same must be said of them, and line 1 must change. `PYTHONPATH=tests/scenarios python -m forge` writes the stored ones.
+else guilty: the same must be said of them, and line 1 must change. `PYTHONPATH=tests/scenarios python -m forge` writes
+the stored ones.
 """
 
 from __future__ import annotations
