@@ -241,13 +241,20 @@ def _dump_record(
     texts = ";".join(f"{code}={text.replace(';', ',')}" for code, text in signatures.texts.items())
     optional = {
         "backend": _backend(dump), "identity": "content" if rank is not None else "", "world": world or None,
-        "candidates": fold_steps(tuple(sorted(candidates))),
+        "candidates": fold_steps(tuple(sorted(candidates))), "fresh": _fresh(dump) or None,
         "first_at": _time(dump.entries[0]) if dump.entries else None,
         "last_at": _time(dump.entries[-1]) if dump.entries else None, "truncated": cut or None, "signatures": texts,
         "timeout_ms": float(max(limits)) if limits else None,
     }  # fmt: skip
     fields.update({name: value for name, value in optional.items() if value not in (None, "")})
     return Record("fr_dump", fields, (Evidence(source.path, 1, 1, heading(dump)),), rank=rank)
+
+
+def _fresh(dump: Dump) -> int:
+    """Completed operations that are not retired, where most are: the watchdog retires them every 100 ms."""
+    done = [e.get("retired") is True for e in dump.entries if isinstance(e, dict) and e.get("state") == "completed"]
+    retired = sum(done)
+    return len(done) - retired if retired * 2 > len(done) else 0
 
 
 def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) -> Record:

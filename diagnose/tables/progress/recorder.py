@@ -121,6 +121,8 @@ def recording(base: FactBase) -> Recording:
             group.rows[rank] = _row(rank, fact)
     found.groups = list(groups.values())
     _drop_inconsistent(found)
+    fresh = sum("fresh" in dump.fields for dump in found.dumps.values())
+    found.running |= fresh * 2 > len(found.dumps)  # long after a stall began, nothing has just completed
     return found
 
 

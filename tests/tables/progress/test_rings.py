@@ -85,3 +85,15 @@ def test_a_gpu_that_has_not_finished_what_ranks_finished_that_timed_out_elsewher
     assert suspects(found) == {1}
     (stall,) = [f for f in found if f.kind == "stall"]
     assert stall.fields["waiting"] == "0,2-7"
+
+
+def test_operations_that_have_just_completed_tell_of_a_job_that_runs() -> None:
+    made = {r: [done(DATA, n, n) for n in range(1, 6)] for r in range(8)}
+    for r in range(8):
+        if r != 3:
+            made[r].append(open_(DATA, 6, 6))
+    groups = {DATA: range(8)}
+    assert suspects(judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=groups)) == {3}
+    for r in range(8):
+        made[r][4]["retired"] = False
+    assert not suspects(judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=groups))
