@@ -154,7 +154,7 @@ def test_outputs_in_one_string_of_json(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("name", [n for n in KINDS if not n.startswith(("kmsg", "ib_write_bw"))])
 def test_lines_that_a_terminal_broke(name: str, width: int, tmp_path: Path) -> None:
-    """What is read where several lines broke stands there. (Of perftest only the best row is told: a lost one shows.)"""
+    """What is read where several lines broke stands there. (Of perftest one row is told: a lost one shows.)"""
     text = text_of(name)
     whole, broken = seen(read(text, tmp_path)), seen(read(dirt.wrapped(text, width).decode().rstrip("\n"), tmp_path))
     facts = Counter({k: n for k, n in broken.items() if not k.startswith("parse_problem")})
