@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from diagnose.bundle import LineReader, excerpt, read_lines
 from diagnose.bundle.decoration import undecorated
-from diagnose.model import Source
+from diagnose.bundle.streams import parts_of
+from diagnose.model import Line, Source
+from diagnose.parsing import MAX_LINE
 
 TEXT = ["Settings for eth0:", "\tSpeed: 100000Mb/s", "", "\tDuplex: Full", "\tLink detected: yes", "# end"]
 
@@ -104,6 +107,17 @@ def test_blanks_that_text_recognition_doubled() -> None:
 )
 def test_what_belongs_to_the_text_stays(lines: list[str]) -> None:
     assert bare(lines) is None
+
+
+@pytest.mark.parametrize(
+    "unit", ["|", "| ", " ", "\t", "> ", "+", "&lt;", '"\\', "--  ", "a-1-", "1:", "<pre ", "::", "x  ", "["]
+)
+def test_hostile_lines_take_linear_time(unit: str) -> None:
+    lines = [unit * (MAX_LINE // len(unit))] * 40
+    start = time.process_time()
+    bare(lines)
+    parts_of([Line(n, line) for n, line in enumerate(lines, 1)])
+    assert time.process_time() - start < 2
 
 
 def test_all_ways_of_reading_show_the_same(tmp_path: Path) -> None:

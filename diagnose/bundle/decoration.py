@@ -45,7 +45,6 @@ _ITEM = re.compile(r"\s{1,40}(\"(?:[^\"\\]|\\.)*\"),?\s*")
 """A line as an item of a JSON list, as Ansible and kubectl show `stdout_lines`."""
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{2,4}|#x[0-9a-fA-F]{2,4});")
 _TAG = re.compile(r"</?(?:pre|code|p|br|div|span|td|tr|tbody|table|font|b|i)(?: [^<>]{0,200})?/?>", re.I)
-_FRAMED = re.compile(r"\|(?: (?P<text>.*?))?\s*\|\s*")
 _PAGER = re.compile(r"--More--(?: ?\(\d{1,3}%\))?|\(END\)|lines \d{1,9}-\d{1,9}(?:/\d{1,9})?(?: \(END\)| \d{1,3}%)?")
 _TWO = re.compile(r"(?<=\S) {2}(?=\S)")
 _ONE = re.compile(r"\S \S")
@@ -104,9 +103,13 @@ def _unescaped(line: str) -> str:
     return html.unescape(_TAG.sub("", line)).replace("\xa0", " ")
 
 
+def _framed(line: str) -> bool:
+    bare = line.strip()
+    return len(bare) > 1 and bare[0] == bare[-1] == "|"
+
+
 def _unframed(line: str) -> str:
-    found = _FRAMED.fullmatch(line)
-    return line if found is None else found["text"] or ""
+    return line.strip()[1:-1].removeprefix(" ").rstrip() if _framed(line) else line
 
 
 def _halved(line: str) -> str:
@@ -125,7 +128,7 @@ def _layer(lines: Sequence[str]) -> Strip | None:
         return _unquoted
     if _escaped(lines):
         return _unescaped
-    if _share(lines, _FRAMED.fullmatch) >= _ALL:
+    if _share(lines, _framed) >= _ALL:
         return _unframed
     if _share(lines, lambda line: line.startswith("+")) >= _ALL:
         return lambda line: line[1:] if line.startswith("+") and not line.startswith("+++ ") else line
