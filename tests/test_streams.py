@@ -169,8 +169,17 @@ def test_other_text_around_prefixed_lines_is_read_too(tmp_path: Path) -> None:
     assert {(r.kind, r.host) for r in read(text, tmp_path)} == {("nic_pause", "gpu-n07"), ("ip_interface", None)}
 
 
+@pytest.mark.parametrize("form", ["{0}: {1}", "gpu-n0{0}: {1}", "[1,{0}]<stdout>:{1}", "[pod/w-{0}/c] {1}"])
+def test_answers_of_one_line(form: str, tmp_path: Path) -> None:
+    text = "\n".join(form.format(n, f"mlx5_{n} port 1 ==> ens{n}np0 (Up)") for n in range(3))
+    records = read(text, tmp_path)
+    assert len(records) == 3
+    assert len({r.host if "gpu" in form or "pod" in form else r.rank for r in records}) == 3
+
+
 KNOWN = {
-    "chrony/dirty-pdsh.txt", "ethtool/dirty.txt", "mlnx_qos/dirty.txt", "nvidia_smi_topo/pdsh.txt", "py_spy/dirty.txt",
+    "chrony/dirty-pdsh.txt", "ethtool/dirty.txt", "ip_link/dirty.txt", "mlnx_qos/dirty.txt", "nvidia_smi_topo/pdsh.txt",
+    "py_spy/dirty.txt",
 }  # fmt: skip
 
 

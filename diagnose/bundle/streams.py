@@ -29,7 +29,9 @@ MAX_HOSTS = 64
 """Hosts that one heading may name."""
 _CHUNKS, _CHUNK = 20, 100
 """The lines looked at in a long file: so many groups of so many."""
-_MIN_LINES = 3
+_MIN_LINES = 2
+_REPEATED = 3
+"""Lines for each name, on average, that make it a prefix whatever it looks like."""
 _SHARE = 0.3
 """Share of the lines that must carry a prefix: the rest may be other text of the same paste."""
 _INNER = 0.9
@@ -171,7 +173,7 @@ def _layers(texts: Sequence[str]) -> tuple[str, ...]:
                 matches.setdefault(str(m.lastgroup), []).append(m)
         needed = max(_MIN_LINES, (_INNER if layers else _SHARE) * len(texts))
         best = max(matches, key=lambda form: len(matches[form]), default=None)
-        if best is None or len(matches[best]) < needed or not _comes_again(best, matches[best]):
+        if best is None or len(matches[best]) < needed or not _comes_again(best, matches[best], len(texts)):
             break
         layers.append(best)
         texts = [rest for m in matches[best] if (rest := m.string[m.end() :]).strip()]
@@ -192,16 +194,18 @@ def _is_host(name: str) -> bool:
     return names_host(name) is not None
 
 
-def _comes_again(form: str, matches: Sequence[re.Match[str]]) -> bool:
-    """Whether the same names or numbers stand before many lines, or names of one series."""
+def _comes_again(form: str, matches: Sequence[re.Match[str]], lines: int) -> bool:
+    """Whether the same names or numbers stand before many lines, or those of one series before a line each."""
     if form in _SURE:
         return True
     group = _HOST_GROUPS.get(form) or _RANK_GROUPS[form]
     names = Counter(str(m.group(group)) for m in matches)
-    if len(matches) >= _MIN_LINES * len(names):
+    if len(matches) >= _REPEATED * len(names):
         return True
+    if form in _RANK_GROUPS:
+        return len(matches) == lines and {int(name) for name in names} == set(range(len(names))) and len(names) > 1
     shapes = Counter(re.sub(r"\d+", "0", name) for name in names)
-    return form in _HOST_GROUPS and max(shapes.values()) >= max(_MIN_LINES, len(names) - 1)
+    return max(shapes.values()) >= max(_MIN_LINES, len(names) - 1)
 
 
 def _unlayered(text: str, layers: tuple[str, ...]) -> tuple[str | None, int | None, float | None, str | None]:
@@ -283,7 +287,7 @@ def _answers(lines: Sequence[Line]) -> Iterator[Stream]:
                 text = json.loads(f'"{m.group("text").rstrip(chr(92))}"')
             except ValueError:
                 continue
-            if text.count("\n") >= _MIN_LINES - 1:
+            if text.count("\n") >= _MIN_LINES:
                 named = _TASK_OF.match(line.text)
                 host = named.group(1) if named and _is_host(named.group(1)) else None
                 yield Stream(host, lines=[line._replace(text=clean(part)) for part in text.split("\n")])
