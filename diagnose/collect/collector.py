@@ -37,7 +37,7 @@ class Collection(object):
 
     def dry_run(self) -> int:
         """Print every command and file."""
-        self.found = discover.find(self.options.pids)
+        self._find()
         takes, missing = plan.plan(self.options, self.found)
         takes = plan.chosen(self.options, plan.slurm(self.found)) + takes
         for take in takes:
@@ -56,16 +56,19 @@ class Collection(object):
             print("# not taken: %s: %s" % (what, why))
         return COMPLETE
 
+    def _find(self) -> None:
+        """The processes, and what their environments hold of credentials."""
+        self.found = discover.find(self.options.pids)
+        for env in [p.all_env for p in self.found.processes] + [dict(os.environ)]:
+            self.cleaner.learn(secret_values(env))
+
     # --- the collection ----------------------------------------------------------------------------
 
     def run(self) -> int:
         """Collect, close the bundle and say what is in it."""
         out, folder = self._places()
         _be_modest()
-        self.found = discover.find(self.options.pids)
-        for p in self.found.processes:
-            self.cleaner.learn(secret_values(p.all_env))
-        self.cleaner.learn(secret_values(dict(os.environ)))
+        self._find()
         try:
             writer = Writer(folder, self._head(), self.cleaner.clean, self.cleaner.masked)
         except DiskFull:
@@ -253,6 +256,8 @@ class Collection(object):
         writer.note(
             complete=code == COMPLETE, interrupted=self.interrupted, duration_s=round(time.time() - self.began, 1)
         )
+        if self.cleaner.found:
+            writer.clean_again()
         names = None
         if self.options.redact:
             names = rewrite.redact_folder(writer, self.options.version)

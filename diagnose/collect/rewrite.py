@@ -117,12 +117,18 @@ class Redactor(object):
                 manifest = bundles.read_manifest(handle)
                 if manifest is not None:
                     self.names.learn_hosts(_hosts_of(manifest))
-                    self.names.learn(json.dumps(manifest, ensure_ascii=False))
+                    self._learn(json.dumps(manifest, ensure_ascii=False))
                 continue
             for piece in pieces(handle):
-                if not is_binary(piece):
-                    self.names.learn(piece.decode("utf-8", "surrogateescape"))
+                if is_binary(piece):
+                    self._cleaner.masked(piece)
+                else:
+                    self._learn(piece.decode("utf-8", "surrogateescape"))
         self.names.settle()
+
+    def _learn(self, text: str) -> None:
+        self._cleaner.text(text)
+        self.names.learn(text)
 
     def copy(self, folder: str, target: str, parent: bool = True) -> None:
         """Second pass: everything into the empty folder `target`."""

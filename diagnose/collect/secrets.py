@@ -1,8 +1,9 @@
 """Takes credentials out of texts: by what they look like, by the name they are assigned to, and by value when known.
 
 The same credential becomes the same token everywhere in one bundle (`[SECRET-1f0c9a2b]`); the key of the tokens is
-random and forgotten. Work follows the findings: a pattern runs only where its literal occurs, and names are looked for
-with plain searches, so that logs of many megabytes cost little.
+random and forgotten. What stands where a credential stands, and is long and random, is known by value from then on:
+before and after that place, and in all later texts. Work follows the findings: a pattern runs only where its literal
+occurs, and names are looked for with plain searches, so that logs of many megabytes cost little.
 """
 
 import base64
@@ -10,7 +11,9 @@ import hashlib
 import hmac
 import os
 import re
-from typing import Dict, Iterable, List, Match, Optional, Pattern, Tuple
+import threading
+from collections import deque
+from typing import Callable, Deque, Dict, Iterable, List, Match, Optional, Pattern, Tuple
 
 SHAPES: Tuple[Tuple[Tuple[str, ...], Pattern[str]], ...] = tuple(
     (gates, re.compile(pattern))
@@ -71,6 +74,7 @@ PLACES: Tuple[Tuple[Tuple[str, ...], Pattern[str]], ...] = tuple(
         (("igin", "password", "PASSWORD"), r"\b(?:machine\s+\S+\s+)?login\s+\S+\s+password\s+(?P<value>\S+)"),
         (("achine", "default"), r"\b(?:machine\s+\S+|default)\s+(?:account\s+\S+\s+)?password\s+(?P<value>\S+)"),
         (("password", "assphrase"), r"\bpass(?:word|phrase)\s+(?:is|was)\s*:?\s+[\"']?(?P<value>[^\s\"',;]{4,200})"),
+        (("wandb",), r"\bwandb\s+login\s+(?:--?[\w-]+\s+){0,4}(?P<value>[A-Za-z0-9_-]{20,200})(?![\w-])"),
         (("sshpass",), r"\bsshpass\s+-p\s*(?P<value>\S+)"),
         (
             ("curl", "wget", "http"),
@@ -142,6 +146,10 @@ SECRET_NAME = re.compile(
 _NOT_SECRET = re.compile(r"(?:^|_)(?:PWD|OLDPWD)$|TOKENIZER|^SSH_AUTH_SOCK$", re.IGNORECASE)
 MIN_KNOWN = 6
 MAX_KNOWN = 2000
+MIN_TELLING = 16
+"""Shortest value that is looked for everywhere because it stood where a credential stands."""
+MAX_FOUND = 500
+_PATHLIKE = re.compile(r"[~./\\]|\w+://|[\w.-]+(?:/[\w.-]+)*\.[A-Za-z]{1,5}$")
 
 
 def secret_values(env: Dict[str, str]) -> List[str]:
@@ -162,26 +170,65 @@ def _plain(value: str) -> bool:
     return bool(_HARMLESS.match(value) or (_NUMBER.match(value) and len(value) < 12))
 
 
+def _telling(value: str) -> bool:
+    """Whether a value is so long and random that it means nothing else: no word, number, path or name."""
+    if not MIN_TELLING <= len(value) <= 4000 or _plain(value) or _PATHLIKE.match(value) or any(map(str.isspace, value)):
+        return False
+    kinds = ["1" if c.isdigit() else "a" if c.islower() else "A" if c.isupper() else "" for c in value]
+    turns = [a + b for a, b in zip(kinds, kinds[1:]) if a and b and a != b]
+    return len(turns) >= len(value) // 3 or sum("1" in t for t in turns) >= max(2, len(value) // 16)
+
+
 class Cleaner(object):
-    """Replaces credentials. `known` are values to take out wherever they stand, also as base64 and URL-quoted."""
+    """Replaces credentials, for several threads. `known` are values to take out wherever they stand, also as base64 and
+    URL-quoted.
+    """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._key = os.urandom(16)
+        self._lock = threading.Lock()
         self._known: List[Tuple[str, str]] = []
-        self.counts: Dict[str, int] = {}
+        self._fresh: Deque[str] = deque()
+        self.found: List[str] = []
+        """Values that became known because they stood where a credential stands, in the order of their discovery."""
         self.learn(known)
 
     def learn(self, known: Iterable[str]) -> None:
         """Further values that are secret wherever they stand."""
+        with self._lock:
+            self._add((value.strip() for value in known), _forms)
+
+    def _add(self, values: Iterable[str], forms: Callable[[str], List[str]]) -> None:
         found = dict(self._known)
-        for value in known:
-            value = value.strip()
-            if len(value) < MIN_KNOWN or _plain(value) or len(found) > MAX_KNOWN:
-                continue
-            token = self.token(value)
-            for form in _forms(value):
-                found.setdefault(form, token)
-        self._known = sorted(found.items(), key=lambda item: -len(item[0]))
+        for value in values:
+            if len(value) >= MIN_KNOWN and not _plain(value) and len(found) <= MAX_KNOWN:
+                for form in forms(value):
+                    found.setdefault(form, self._instead(form, value))
+        if len(found) > len(self._known):
+            self._known = sorted(found.items(), key=lambda item: -len(item[0]))
+
+    def _learn_found(self) -> None:
+        """What stood where a credential stands becomes known."""
+        with self._lock:
+            before, fresh = set(self.found), []
+            while self._fresh:
+                value = self._fresh.popleft()
+                if value not in before and len(before) < MAX_FOUND:
+                    before.add(value)
+                    fresh.append(value)
+            self._add(fresh, _written)
+            self.found += fresh
+
+    def _taken(self, value: str) -> str:
+        """What stands in for a value that stood where a credential stands."""
+        for part in {value, value.partition(":")[2]}:
+            if _telling(part):
+                self._fresh.append(part)
+        return self.token(value)
+
+    def _instead(self, form: str, value: str) -> str:
+        """What stands in for one form of a known value."""
+        return self.token(value)
 
     def token(self, value: str) -> str:
         """What stands in for a credential."""
@@ -203,13 +250,20 @@ class Cleaner(object):
         """Binary data with credentials overwritten in place by as many `x`, so that lengths inside stay true."""
         masker = _Masker()
         masker._known = [(value, "x" * len(value)) for value, _ in self._known]
-        return masker.text(data.decode("latin-1")).encode("latin-1")
+        masked = masker.text(data.decode("latin-1")).encode("latin-1")
+        self._fresh.extend(masker.found)
+        self._learn_found()
+        return masked
 
     def text(self, text: str) -> str:
         """A text with its credentials taken out."""
-        for value, token in self._known:
-            if value in text:
-                text = text.replace(value, token)
+        before = self._known
+        text = self._by_sight(_swept(text, before))
+        self._learn_found()
+        return text if self._known is before else _swept(text, self._known)
+
+    def _by_sight(self, text: str) -> str:
+        """Credentials that are told by their form, or by where they stand."""
         if "PRIVATE KEY" in text:
             text = self._pem(text)
         if "Private-Lines:" in text:
@@ -226,7 +280,7 @@ class Cleaner(object):
         value = match.group("value")
         if _HARMLESS.match(value) or _TOKEN.search(value):
             return match.group()
-        return _swap(match, self.token(value))
+        return _swap(match, self._taken(value))
 
     def _pem(self, text: str) -> str:
         out: List[str] = []
@@ -254,7 +308,7 @@ class Cleaner(object):
                 continue
             span = _value_after(text, lower, word.start(), word.end(), word.group())
             if span is not None:
-                out += [text[at : span[0]], self.token(text[span[0] : span[1]])]
+                out += [text[at : span[0]], self._taken(text[span[0] : span[1]])]
                 at = span[1]
         return "".join(out + [text[at:]]) if out else text
 
@@ -267,6 +321,16 @@ class _Masker(Cleaner):
 
     def block(self, value: str) -> str:
         return "x" * len(value)
+
+    def _instead(self, form: str, value: str) -> str:
+        return "x" * len(form)
+
+
+def _swept(text: str, known: List[Tuple[str, str]]) -> str:
+    for value, token in known:
+        if value in text:
+            text = text.replace(value, token)
+    return text
 
 
 def _swap(match: Match[str], value: str, group: "object" = "value") -> str:
@@ -330,12 +394,15 @@ def _is_option(lower: str, start: int) -> bool:
     return lower.startswith("--", at)
 
 
+def _written(value: str) -> List[str]:
+    """A value plain and URL-quoted."""
+    quoted = "".join(c if c.isalnum() or c in "-_.~" else "%%%02X" % b for c in value for b in c.encode("utf-8"))
+    return [value] if quoted == value else [value, quoted]
+
+
 def _forms(value: str) -> List[str]:
     """A value as it may be written: plain, URL-quoted, inside base64 (the part without neighbours)."""
-    found = [value]
-    quoted = "".join(c if c.isalnum() or c in "-_.~" else "%%%02X" % b for c in value for b in c.encode("utf-8"))
-    if quoted != value:
-        found.append(quoted)
+    found = _written(value)
     if len(value) >= 12:
         raw = value.encode("utf-8")
         found.append(base64.b64encode(raw).decode("ascii").rstrip("="))

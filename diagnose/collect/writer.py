@@ -13,7 +13,7 @@ import sys
 import tarfile
 import threading
 import time
-from typing import IO, Any, Callable, Dict, List, Optional
+from typing import IO, Any, Callable, Dict, List, Optional, Set
 
 SCHEMA = "diagnose.manifest/1"
 RESERVE_BYTES = 512 * 1024
@@ -51,6 +51,7 @@ class Writer(object):
         self.files: List[Dict[str, Any]] = []
         self.absent: List[Dict[str, Any]] = []
         self.bytes = 0
+        self._binary: Set[str] = set()
         self._lock = threading.Lock()
         self._flushed = 0.0
         os.mkdir(folder, 0o700)
@@ -82,6 +83,8 @@ class Writer(object):
         made["bytes"] = len(data)
         made["sha256"] = hashlib.sha256(data).hexdigest()
         with self._lock:
+            if binary:
+                self._binary.add(path)
             self.files.append(made)
             self.bytes += len(data)
         self.flush()
@@ -100,6 +103,32 @@ class Writer(object):
         """Add to the head of the manifest."""
         with self._lock:
             self.head.update(fields)
+
+    def clean_again(self) -> None:
+        """Clean once more what was written before some credential became known. Nothing is added meanwhile."""
+        for entry in list(self.files):
+            target = os.path.join(self.folder, entry["path"])
+            with open(target, "rb") as handle:
+                data = handle.read()
+            cleaned = self.mask(data) if entry["path"] in self._binary else self.clean(data)
+            if cleaned == data:
+                continue
+            try:
+                self._write(target, cleaned)
+            except OSError as error:
+                self._remove(target)
+                self.files.remove(entry)
+                self.miss(entry.get("command") or entry["path"], "cannot be stored: " + (error.strerror or str(error)))
+                continue
+            entry["bytes"], entry["sha256"] = len(cleaned), hashlib.sha256(cleaned).hexdigest()
+        self.head, self.files, self.absent = (self._strings(x) for x in (self.head, self.files, self.absent))
+
+    def _strings(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: v if k in ("path", "sha256") else self._strings(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._strings(v) for v in value]
+        return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> str:
         return self.clean(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")

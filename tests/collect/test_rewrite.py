@@ -98,6 +98,14 @@ def test_redact_gives_a_bundle_without_identities(bundle: Path, tmp_path: Path, 
     assert "gpu07" in json.loads(private.read_text())["tokens"].values()
 
 
+def test_a_credential_goes_from_every_text_wherever_it_is_recognised(bundle: Path, tmp_path: Path):
+    key = "3f786850e387550fdab836ed7e6dc881de23001b"
+    (bundle / "gpu07/logs/nccl.gpu07.4711.log").write_text(f"{LOG}sent {key}\n")
+    (bundle / "gpu08/logs/nccl.gpu08.99.log").write_text(f"{LOG}WANDB_API_KEY={key}\n")
+    rewrite.redact_bundle(str(bundle), str(tmp_path / "r"), "1")
+    assert key.encode() not in everything(tmp_path / "r") and b"sent [SECRET-" in everything(tmp_path / "r")
+
+
 def test_redacting_twice_and_onto_something(bundle: Path, tmp_path: Path):
     rewrite.redact_bundle(str(bundle), str(tmp_path / "r"), "1")
     with pytest.raises(BadOption):

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diagnose.collect import bundles
 from diagnose.collect.secrets import Cleaner, secret_values
+from diagnose.collect.writer import Writer
 from tests.collect.canaries import canaries
 from tests.collect.support import collect, everything, fake_rank, manifest, tool
 
@@ -48,6 +50,50 @@ def test_known_values_go_wherever_they_stand():
         assert "[SECRET-" in cleaner.text(f"a {text} b"), text
     inner = base64.b64encode(b"user:" + value.encode() + b":more").decode()
     assert "[SECRET-" in cleaner.text(f"blob {inner}")
+
+
+KEY = "3f786850e387550fdab836ed7e6dc881de23001b"
+
+
+def test_a_value_found_by_its_name_goes_before_and_after_and_in_later_texts():
+    cleaner = Cleaner()
+    text = f"bare {KEY}\nWANDB_API_KEY={KEY}\nwandb login {KEY}\n+ '{KEY}'\n"
+    assert KEY not in cleaner.text(text)
+    assert cleaner.text(f"later {KEY}.") == f"later {cleaner.token(KEY)}."
+    assert KEY not in Cleaner().text(f"$ wandb login --relogin {KEY}\n{KEY}")
+    password = "Xq9veryOdd7Value2" + "x"
+    assert password not in Cleaner().text(f"{password}\nhttps://bot:{password}@git.example/x\n{password}")
+    other = Cleaner()
+    assert KEY.encode() not in other.masked(f"\0{KEY} API_KEY={KEY}".encode()) and KEY not in other.text(KEY)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a-plain-word-of-some-length",
+        "DistributedDataParallel",
+        "/data/run7/tok3n/x9y8z7w6v5",
+        "conf/tok3n/v1a2b3c4/x.json",
+        "short1A2b3C",
+        "184467440737095516150",
+    ],
+)
+def test_words_paths_and_numbers_go_only_where_they_are_assigned(value: str):
+    cleaner = Cleaner()
+    cleaner.text(f"api_key={value}")
+    assert cleaner.text(f"see {value} there") == f"see {value} there"
+
+
+def test_a_credential_that_becomes_known_late_goes_from_what_was_written_before(tmp_path: Path):
+    cleaner = Cleaner()
+    writer = Writer(str(tmp_path / "b"), {"by": f"x {KEY}"}, cleaner.clean, cleaner.masked)
+    writer.put("h/early.txt", f"{KEY}\n".encode(), {"command": f"echo {KEY}"})
+    writer.put("h/early.bin", f"\0{KEY}".encode(), {"command": "dump"}, binary=True)
+    writer.put("h/late.txt", f"wandb login {KEY}\n".encode(), {"command": "cat log"})
+    writer.clean_again()
+    writer.close(str(tmp_path / "made"))
+    assert KEY.encode() not in everything(tmp_path / "made")
+    assert bundles.verify(str(tmp_path / "made")).good
 
 
 EVIDENCE = [
