@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from diagnose.ages import with_age
 from diagnose.model import UNNAMED_HOST, Evidence, Fact, FactBase, Fields, Problem, Record, Source, Value, fold_ranks
 from diagnose.vocabulary import Vocabulary, vocabulary
 
@@ -57,7 +58,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
                 fields.setdefault("snapshot", source.snapshot)
             observations.append(Fact(f"o{len(observations)}", record.kind, fields, record.evidence))
     observations = _without_strangers(observations, nameless, names.fallback, known)
-    observations = _with_gpu_index(_with_neighbour(_with_age(observations, read)))
+    observations = _with_gpu_index(_with_neighbour(with_age(observations, read)))
     coverage = list(_coverage(observations, known))
     folded = list(fold(o for o in observations if o.kind not in _NOT_FACTS))
     site = [Fact("", kind, fields) for kind, fields in extra]
@@ -254,51 +255,6 @@ def _without_strangers(observations: list[Fact], nameless: set[str], fallback: s
 
 def _hostless(observation: Fact) -> Fact:
     return replace(observation, fields={k: v for k, v in observation.fields.items() if k != "host"})
-
-
-# --- age of kernel messages --------------------------------------------------------------------------
-
-_DAY = 86_400.0
-_OF_PROCESSES = ("oom_kill", "segfault")
-_START_SLACK_S = 60.0
-"""What killed an earlier try of a job that restarted at once still counts."""
-_LIFE = frozenset(
-    "torch_timeout torch_pg_status torch_error python_exception process_exit train_step nccl_comm job_event".split()  # noqa: SIM905
-)
-"""Kinds whose times show that the job lived, or how it ended."""
-
-
-def _with_age(observations: Sequence[Fact], read: Sequence[tuple[Source, Sequence[Record]]]) -> list[Fact]:
-    """Kernel messages with `old`: a day or more before the job's last sign of life (else: before the capture, and where
-    nothing tells its time either or stamps count from the boot, before the last line of their own log). The end of a
-    process is old already when it came before the job's first process on the host; a broken device stays broken."""
-    lived = [r.at for _, records in read for r in records if r.kind in _LIFE and r.at is not None]
-    taken = {source.path: source.taken_at for source, _ in read}
-    began = {source.path: source.job_began for source, _ in read}
-    ended: dict[str, float] = {}
-    for source, records in read:
-        for r in records:
-            last = r.last_at or r.at
-            if last is not None and (r.kind == "kernel_event" or r.fields.get("topic") == "kernel_log"):
-                ended[source.path] = max(last, ended.get(source.path, last))
-    settled: list[Fact] = []
-    for o in observations:
-        at = o.get("at")
-        if o.kind == "kernel_event" and isinstance(at, int | float) and o.evidence:
-            path = o.evidence[0].source
-            end = max(lived) if lived else taken.get(path)
-            began_at = began.get(path)
-            if began_at is not None and at < began_at - _START_SLACK_S and o.get("event") in _OF_PROCESSES:
-                o = replace(o, fields={**o.fields, "old": True})
-            elif end is not None:
-                o = replace(o, fields={**o.fields, "old": end - at > _DAY})
-            elif ended.get(path, at) - at > _DAY:
-                o = replace(o, fields={**o.fields, "old": True})
-        elif o.kind == "kernel_event" and isinstance(o.get("before_last_s"), int | float):
-            fields = {name: value for name, value in o.fields.items() if name != "before_last_s"}
-            o = replace(o, fields={**fields, "old": True} if o.fields["before_last_s"] > _DAY else fields)  # type: ignore[operator]
-        settled.append(o)
-    return settled
 
 
 # --- joins of names -----------------------------------------------------------------------------------

@@ -380,26 +380,6 @@ def test_any_records_give_conforming_facts(rows: list[tuple[Any, ...]]):
     assert len(told.facts) <= len(told.observations) + len({(f.get("host"), f.get("topic")) for f in told.facts})
 
 
-def test_an_event_long_before_the_end_of_its_log_is_old_when_nothing_else_tells_its_time():
-    kill = Record("kernel_event", {"event": "oom_kill", "text": "x"}, (Evidence("dmesg.txt", 3, 3, "x"),), at=1000.0)
-    end = Record("covered", {"topic": "kernel_log"}, at=1000.0 + 5 * 86_400)
-    near = Record("covered", {"topic": "kernel_log"}, at=2000.0)
-    assert only(build((source("dmesg.txt"), [kill, end])), "kernel_event").get("old") is True
-    assert only(build((source("dmesg.txt"), [kill, near])), "kernel_event").get("old") is None
-
-
-def test_a_process_killed_before_the_job_started_is_old_and_a_broken_device_is_not():
-    def seen(event: str, at: float) -> Any:
-        found = record("kernel_event", event=event, text="x", about={"at": at})
-        return only(build((source(job_began=5000.0), [found])), "kernel_event").get("old")
-
-    assert seen("oom_kill", 1000.0) is True
-    assert seen("segfault", 1000.0) is True
-    assert seen("oom_kill", 4990.0) is None
-    assert seen("oom_kill", 6000.0) is None
-    assert seen("xid", 1000.0) is None
-
-
 def test_nameless_files_that_contradict_each_other_are_of_several_hosts():
     def link(name: str, mtu: int) -> tuple[Source, list[Record]]:
         return source(name), [Record("ip_interface", {"device": "eth0", "mtu": mtu}, (Evidence(name, 1, 1, "x"),))]
