@@ -3,7 +3,7 @@
 A placeholder is `alias.field` with an optional format specification; nothing else of Python's format language is
 allowed. What stands in `[[ … ]]` is said only when all its fields are known; `[[a||b]]` says b otherwise:
 `{err.host}[[ {err.device}]] lost [[{err.peer}||its peer]]`. The format `w` writes the words of a name: `timed_out`
-as "timed out".
+as "timed out". One of something is "1 time", and "Ranks {a.ranks} wait" of a single rank is "Rank 0 waits".
 
 A sentence is silent about a host that nobody names (` on {a.host}`, `{a.host} {a.device}`) or says "the host", and
 about brackets in which nothing is known. Any other unknown field is written as "unknown".
@@ -34,6 +34,11 @@ _BRACKETS = re.compile(r" ?\([^()\[\]]*\)")
 _START = re.compile(r"(?:On \{(?P<on>[a-z]\w*\.host)\},? |\{(?P<alone>[a-z]\w*\.host)\}: )")
 _AT = re.compile(r" at \{(?P<device>[a-z]\w*\.device)\}")
 _HOST = re.compile(r"(?P<lead>,? on )?\{(?P<host>[a-z]\w*\.host)\}(?: \{(?P<device>[a-z]\w*\.device)\})?")
+_COUNTED = re.compile(
+    r"\A( (?:time|host|rank|sibling|GPU|CPU|core|packet|byte|error|queue|period|channel|step|call|other))s\b"
+)
+_RANKS = re.compile(r"\b([Rr]ank)s \Z")
+_WAIT = re.compile(r"\A( wait)\b")
 _CJK = re.compile("[\u4e00-\u9fff]")
 _SAMPLES: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
 
@@ -118,34 +123,51 @@ def _first_known(text: str, bindings: Mapping[str, Fact]) -> str:
 
 def _rendered(text: str, bindings: Mapping[str, Fact]) -> str:
     words: list[str] = []
+    alone = False
     for literal, name, spec, _ in _FORMATTER.parse(text):
-        twice = literal.startswith(".") and words and words[-1].endswith(".")
-        words.append(literal[1:] if twice else literal)
-        if name is not None:
-            alias, _, field = name.partition(".")
-            words.append(_written(bindings, alias, field, spec or ""))
+        before = words[-1] if words else ""
+        literal = literal[1:] if literal.startswith(".") and before.endswith(".") else literal
+        literal = _COUNTED.sub(r"\1", literal) if before == "1" else literal
+        literal = _WAIT.sub(r"\1s", literal) if alone else literal
+        value = "" if name is None else _written(bindings, *name.split(".", 1), spec or "")
+        alone = value.isdecimal() and bool(_RANKS.search(literal))
+        words += [_RANKS.sub(r"\1 ", literal) if alone else literal, value]
     return "".join(words)
 
 
 def fill(text: str, bindings: Mapping[str, Fact], *, shell: bool = False) -> str:
     """A step or command with its exact `{alias.field}` filled in; `shell` quotes the values, they come from evidence.
 
-    Unknown values keep the field's name in angle brackets, as in `ethtool -S <device>`. So do values that quoting does
-    not make safe in a command: options, paths that climb, and odd names between quotes of the command itself.
+    `[[--pid {late.pid}||--pid PID]]` says the second where the first cannot be filled in. Without that, unknown values
+    keep the field's name in angle brackets, as in `ethtool -S <device>`. So do values that quoting does not make safe
+    in a command: options, paths that climb, and odd names between quotes of the command itself.
     """
+
+    def value(found: re.Match[str], before: str) -> str | None:
+        alias, field = found.groups()
+        if bindings[alias].get(field) is None:
+            return None
+        written = _written(bindings, alias, field, "")
+        return _argument(written, _inside_quotes(before)) if shell else written
+
+    def variant(found: re.Match[str]) -> str:
+        first, _, otherwise = found[1].partition(_OTHERWISE)
+        names = list(_PLACEHOLDER.finditer(first))
+        if not names or any(name[1] not in bindings for name in names):
+            return found[0]
+        known = all(
+            _value(bindings, *name.groups()) is not None
+            and value(name, text[: found.start()] + first[: name.start()]) is not None
+            for name in names
+        )
+        return first if known else otherwise
 
     def put(found: re.Match[str]) -> str:
         alias, field = found.groups()
-        if alias not in bindings:
-            return found[0]
-        if bindings[alias].get(field) is None:
-            return f"<{field}>"
-        value = _written(bindings, alias, field, "")
-        if not shell:
-            return value
-        return _argument(value, _inside_quotes(text[: found.start()])) or f"<{field}>"
+        return found[0] if alias not in bindings else value(found, chosen[: found.start()]) or f"<{field}>"
 
-    return _PLACEHOLDER.sub(put, text)
+    chosen = _OPTIONAL.sub(variant, text)
+    return _PLACEHOLDER.sub(put, chosen)
 
 
 def _argument(value: str, quoted: bool) -> str | None:

@@ -9,12 +9,12 @@ from functools import cache
 import pytest
 
 from diagnose import findings, packs, reference
-from diagnose.model import UNNAMED_HOST, Fact, Rule, Subject
+from diagnose.model import UNNAMED_HOST, Fact, Rule, Subject, Value
 from diagnose.report.view import subjects
 from diagnose.report.words import Words
 from diagnose.rulebook import load
 from diagnose.tui.items import subject_text
-from diagnose.wording import render
+from diagnose.wording import fill, render
 
 CLUMSY = re.compile(r"\bon unknown|unknown on|unnamed-host|\(unknown\)|,\)|  | ,| \.(?: |$)|addresss")
 
@@ -48,9 +48,48 @@ def test_texts_that_end_with_a_full_stop_get_no_second() -> None:
     assert render("{x.text}. Look.", {"x": event}) == "It hangs. Look."
 
 
+@pytest.mark.parametrize(
+    ("text", "ranks", "times", "said"),
+    [
+        ("Ranks {x.ranks} wait in vain.", "0", 1, "Rank 0 waits in vain."),
+        ("Ranks {x.ranks} wait in vain.", "0-3", 1, "Ranks 0-3 wait in vain."),
+        ("[[Ranks {x.ranks} wait]] there", "12", 1, "Rank 12 waits there"),
+        ("missing: ranks {x.ranks}[[ ({x.times} times)]].", "5", 1, "missing: rank 5 (1 time)."),
+        ("seen {x.times} times in rank {x.ranks}", "5", 2, "seen 2 times in rank 5"),
+        ("Rank {x.times} waits, {x.times:.0f} hosts", "5", 1, "Rank 1 waits, 1 host"),
+        ("{x.times} other", "5", 1, "1 other"),
+    ],
+)
+def test_one_of_something_is_singular(text: str, ranks: str, times: int, said: str) -> None:
+    event = Fact("f0", "kernel_event", {"event": "xid", "text": "", "ranks": ranks, "times": times})
+    assert render(text, {"x": event}) == said
+
+
 def test_a_device_alone() -> None:
     event = Fact("f0", "kernel_event", {"event": "xid", "text": "", "device": "mlx5_3"})
     assert render("{x.host} {x.device} is down.", {"x": event}) == "mlx5_3 is down."
+
+
+@pytest.mark.parametrize(
+    ("command", "fields", "filled"),
+    [
+        ("py-spy dump --pid [[{x.pid}||PID]]", {"pid": 7}, "py-spy dump --pid 7"),
+        ("py-spy dump --pid [[{x.pid}||PID]]", {}, "py-spy dump --pid PID"),
+        ("ethtool [[{x.device}||IFACE]]", {"device": "eth0"}, "ethtool eth0"),
+        ("ethtool [[{x.device}||IFACE]]", {"device": "eth0; reboot"}, "ethtool 'eth0; reboot'"),
+        ("ethtool [[{x.device}||IFACE]]", {"device": "--flash"}, "ethtool IFACE"),
+        ("ethtool [[{x.device}||IFACE]]", {"device": ""}, "ethtool IFACE"),
+        ("ls '/sys/[[{x.device}||DEVICE]]/mtu'", {"device": "e'; reboot; '"}, "ls '/sys/DEVICE/mtu'"),
+        ("[[ -d /x || -d /y ]] && ls {x.device}", {"device": "eth0"}, "[[ -d /x || -d /y ]] && ls eth0"),
+        ("ssh [[{x.host}||HOST]] uptime", {"host": UNNAMED_HOST}, "ssh HOST uptime"),
+        ("ls [[{x.device}||D]]", {"device": "[[{x.pid}||PID]]", "pid": 7}, "ls '[[{x.pid}||PID]]'"),
+    ],
+)
+def test_a_command_says_what_is_known_and_what_to_put_where_it_is_not(
+    command: str, fields: dict[str, Value], filled: str
+) -> None:
+    event = Fact("f0", "kernel_event", {"event": "xid", "text": "", **fields})
+    assert fill(command, {"x": event}, shell=True) == filled
 
 
 @cache

@@ -31,9 +31,9 @@ from diagnose.vocabulary import Vocabulary
 Form = Literal["title", "head", "text", "item", "sub", "command"]
 
 
-_OPTIONAL = re.compile(r"\[\[((?:(?!\|\||\]\]).)*)(?:\|\|(?:(?!\]\]).)*)?\]\]", re.DOTALL)
-"""Words said only when their fields are known, and what is said otherwise; a page shows the first."""
-
+_OPTIONAL = re.compile(r"\[\[((?:(?!\|\||\]\]).)*)(?:\|\|((?:(?!\]\]).)*))?\]\]", re.DOTALL)
+"""Words said only when their fields are known, and what is said otherwise."""
+_PLACEHOLDER = re.compile(r"\{[a-z][a-z0-9_]*\.([a-z][a-z0-9_]*)(?::[^{}]*)?\}")
 
 _DERIVED = "derived"
 """The topic of facts that follow from others: no command supplies it."""
@@ -85,7 +85,7 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     severities = list(dict.fromkeys(words.severity(choice.severity) for choice in rule.severity))
     status = [" / ".join(severities), words[rule.confidence], f"{words['page_status']} {rule.status}"]
     yield Block("text", " · ".join(status), rule.id)
-    yield Block("text", _OPTIONAL.sub(r"\1", texts.says))
+    yield Block("text", sentence(texts.says))
     yield Block("head", words["page_evidence"])
     yield from _patterns(rule.when, vocabulary, commands=True)
     if rule.supports:
@@ -103,7 +103,9 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     if rule.look_alikes:
         yield Block("head", words["look_alikes"])
         for other in rule.look_alikes:
-            yield Block("item", " ".join(filter(None, [other.question, other.text])), other.id)
+            yield Block("item", other.question, other.id)
+            if other.text:
+                yield Block("sub", sentence(other.text))
             yield from _command(other.command)
     if rule.thresholds:
         yield Block("head", words["thresholds"])
@@ -114,7 +116,7 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
     if rule.explains:
         yield Block("head", words["page_explained"])
         for explained in rule.explains:
-            yield Block("item", f"({explained.scope})", explained.id)
+            yield Block("item", words["page_scope_" + explained.scope], explained.id)
     if rule.examples:
         yield Block("head", words["page_examples"])
         for example in rule.examples:
@@ -127,17 +129,31 @@ def blocks(rule: Rule, vocabulary: Vocabulary, words: Words) -> Iterator[Block]:
 
 def _step(step: Step, words: Words) -> Iterator[Block]:
     where = f" ({words['on']} {step.where})" if step.where else ""
-    yield Block("item", f"[{words[step.effect]}] {step.text}{where}")
+    yield Block("item", sentence(f"[{words[step.effect]}] {step.text}{where}"))
     yield from _command(step.command)
     if step.verify:
-        yield Block("sub", f"{words['verify']}{words.colon()}{step.verify}")
+        yield Block("sub", sentence(f"{words['verify']}{words.colon()}{step.verify}"))
     if step.rollback:
-        yield Block("sub", f"{words['rollback']}{words.colon()}{step.rollback}")
+        yield Block("sub", sentence(f"{words['rollback']}{words.colon()}{step.rollback}"))
 
 
 def _command(command: str | None) -> Iterator[Block]:
     if command:
-        yield Block("command", command)
+        yield Block("command", sentence(command))
+
+
+def sentence(template: str) -> str:
+    """A template as a reader sees it without a case: `<who> did not reach <what>`, `py-spy dump --pid PID`.
+
+    What is said only when it is known stands there, unless it is nothing but a value that words can take the place of.
+    """
+
+    def variant(found: re.Match[str]) -> str:
+        if not _PLACEHOLDER.search(found[1]):
+            return found[0]
+        return found[2] if found[2] and _PLACEHOLDER.fullmatch(found[1]) else found[1]
+
+    return _PLACEHOLDER.sub(lambda found: f"<{found[1].replace('_', ' ')}>", _OPTIONAL.sub(variant, template))
 
 
 def _patterns(patterns: Iterable[Pattern], vocabulary: Vocabulary, *, commands: bool = False) -> Iterator[Block]:

@@ -31,6 +31,7 @@ _EN: dict[str, str] = {
     "page_evidence": "Evidence it needs", "page_unless": "Stays quiet when", "page_supports": "Surer when",
     "page_cause": "Cause", "page_steps": "Steps", "page_status": "Status",
     "page_explained": "Findings folded beneath it", "page_examples": "Examples", "source": "source",
+    "page_scope_job": "anywhere in the job", "page_scope_host": "on the same host",
     "the_host": "the host", "host": "Host", "kinds": "Kinds", "status": "Status", "path": "File",
 }  # fmt: skip
 
@@ -58,6 +59,7 @@ _ZH: dict[str, str] = {
     "page_evidence": "所需证据", "page_unless": "以下情况不报告", "page_supports": "以下情况更可信",
     "page_cause": "原因", "page_steps": "步骤", "page_status": "状态",
     "page_explained": "折叠于其下的发现", "page_examples": "示例", "source": "出处",
+    "page_scope_job": "作业中任何位置", "page_scope_host": "同一主机上",
     "the_host": "该主机", "host": "主机", "kinds": "类型", "status": "状态", "path": "文件",
 }  # fmt: skip
 

@@ -135,7 +135,9 @@ def store(text: str) -> Iterator[Found]:
     fields["text"] = first_line(text)
     peer = fields.get("peer")
     if peer:
-        fields["peer_scope"] = scope_of(peer.rpartition(":")[0].strip("[]"))
+        address, _, port = peer.rpartition(":")
+        fields["peer_address"], fields["peer_port"] = address.strip("[]"), int(port)
+        fields["peer_scope"] = scope_of(fields["peer_address"])
     yield "torch_store", fields, rank
 
 

@@ -226,6 +226,7 @@ def test_refused_connections_at_start_are_normal_and_missing_routes_are_not() ->
         "no_route",
         "198.51.100.7:29500",
     )
+    assert (found.fields["peer_address"], found.fields["peer_port"]) == ("198.51.100.7", 29500)
 
 
 def test_a_killed_data_loader_worker() -> None:
