@@ -33,8 +33,8 @@ class _Progress:
     """What is added up for one process group."""
 
     __slots__ = (
-        "coalesced", "codes", "completed", "desc", "enqueued", "last", "members", "name", "parts", "pending", "seqs",
-        "started", "status_only", "transfers",
+        "coalesced", "codes", "completed", "desc", "ends", "enqueued", "last", "members", "name", "parts", "pending",
+        "seqs", "started", "status_only", "transfers",
     )  # fmt: skip
 
     def __init__(self, name: str, desc: str, members: tuple[int, ...]) -> None:
@@ -44,6 +44,7 @@ class _Progress:
         self.enqueued = self.started = self.completed = -1
         self.pending: dict[int, int] = {}
         self.parts: set[int] = set()
+        self.ends: dict[int, int] = {}
         self.coalesced = False
         self.last = -1
         self.transfers = Transfers(members)
@@ -58,6 +59,7 @@ class _Progress:
             self.parts.discard(seq)
         elif op.endswith(COALESCED):
             self.pending.setdefault(seq, position)
+            self.ends[seq] = position
             self.parts.discard(seq)
         elif seq in self.pending:
             self.parts.add(seq)
@@ -270,13 +272,14 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
         optional["last_at"] = _time(dump.entries[p.last])
     if p.first_pending >= 0:
         entry = dump.entries[p.first_pending]
+        seq = entry.get("collective_seq_id", entry.get("seq_id"))
+        end = dump.entries[p.ends.get(seq, p.first_pending)]
         site, barrier = _site(entry)
         op = operation(str(entry["profiling_name"])[:80])
         optional |= {
-            "pending_seq": entry.get("collective_seq_id", entry.get("seq_id")),
-            "pending_retired": entry.get("retired") is True or None,
+            "pending_seq": seq, "pending_retired": end.get("retired") is True or None,
             "pending_op": "barrier" if barrier or op.endswith("barrier") else op,
-            "pending_signature": _safe_signature(entry), "pending_state": str(entry["state"])[:20],
+            "pending_signature": _safe_signature(entry), "pending_state": str(end["state"])[:20],
             "pending_count": len(p.pending), "pending_order": p.first_pending, "pending_at": _time(entry),
             "pending_site": site,
         }  # fmt: skip

@@ -196,7 +196,9 @@ def test_parts_of_a_coalesced_collective_are_as_far_as_its_end() -> None:
     (group,) = groups(read(pickle.dumps(dump([*parts, entry(7, "coalesced"), entry(9), *rest]), 2))).values()
     told = {k: group.fields[k] for k in ("completed", "pending_seq", "pending_count")}
     assert told == {"completed": 9, "pending_seq": 8, "pending_count": 1}
+    rest[-1]["state"] = "started"
     (active,) = groups(read(pickle.dumps(dump([*parts, *rest]), 2))).values()
+    assert active.fields["pending_state"] == "started"
     assert (active.fields["pending_seq"], active.fields["pending_count"]) == (8, 1)
 
 

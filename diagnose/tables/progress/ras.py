@@ -85,7 +85,7 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
     verdict.gone = gone_ranks(seen, places)
     differences = _differences(_series(seen), len({_moment(o) for o in seen if o.kind in ("ras_comm", "ras_count")}))
     if differences:
-        _Judge(places, verdict, symptoms).differences(differences)
+        _Judge(places, verdict, symptoms, _largest(seen)).differences(differences)
     elif not verdict.gone:
         verdict.all_launched = _equal(seen)
         if not symptoms:
@@ -95,6 +95,11 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
 
 def _number(facts: list[Fact]) -> int:
     return sum(n for f in facts if isinstance(n := f.fields.get("number"), int))
+
+
+def _largest(seen: list[Fact]) -> int:
+    """Size of the largest communicator."""
+    return max((n for o in seen if isinstance(n := o.fields.get("size"), int)), default=0)
 
 
 def _moment(o: Fact) -> _Moment:
@@ -166,8 +171,9 @@ def _all(counts: Counts) -> list[Fact]:
 class _Judge:
     """Who is behind and waits for nobody."""
 
-    def __init__(self, places: Places, verdict: RasVerdict, symptoms: bool) -> None:
-        self._places, self._verdict, self._symptoms, self._moved = places, verdict, symptoms, -1
+    def __init__(self, places: Places, verdict: RasVerdict, symptoms: bool, largest: int) -> None:
+        self._places, self._verdict, self._symptoms, self._largest = places, verdict, symptoms, largest
+        self._moved = -1
 
     def differences(self, found: list[_Difference]) -> None:
         self._moved = max((d.size for d in found if d.moving or d.appeared), default=-1)
@@ -178,6 +184,10 @@ class _Judge:
             return
         if self._verdict.gone:
             self._verdict.facts.append(_stall(certain[0], "missing_rank"))
+            return
+        if len(certain) == 1 and certain[0].size == 2 < self._largest and certain[0].lag == 1:
+            # one call too many of the one looks like one that the other left out or has not come to
+            self._verdict.facts.append(_stall(certain[0], "partial_evidence"))
             return
         guilty, lead = self._behind(certain)
         if guilty and lead:
@@ -300,7 +310,7 @@ def _nodes(facts: list[Fact]) -> str:
 def _equal(seen: list[Fact]) -> Fact | None:
     """The status of the largest communicator when every rank of it answered and none differs: nobody is missing."""
     comms = [o for o in seen if o.kind == "ras_comm" and isinstance(o.fields.get("size"), int)]
-    largest = max((int(str(o.fields["size"])) for o in comms), default=0)
+    largest = _largest(comms)
     whole = [
         o for o in comms
         if o.fields["size"] == largest and o.fields.get("errors") == "OK" and o.fields.get("status") == "RUNNING"

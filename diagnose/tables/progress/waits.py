@@ -135,7 +135,7 @@ def _collective(found: Recording, firsts: Mapping[int, _Key], group: Group, key:
             dump = found.dumps.get(member)
             first_at = dump.fields.get("first_at") if dump is not None else None
             sure = isinstance(first_at, float) and earliest is not None and first_at < earliest
-            active = dump is not None and dump.fields.get("only_active") is True
+            active = dump is not None and (dump.fields.get("only_active") is True or dump.fields.get("entries") == 0)
             if dump is not None and (op in SYMMETRIC if active else sure):  # it would be among the active operations
                 made.behind[member] = None
             else:

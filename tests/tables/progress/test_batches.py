@@ -40,6 +40,8 @@ def test_an_idle_rank_among_dumps_of_active_operations() -> None:
     active[2] += batch(2, "scheduled", "send 2->3", at=1)[:1]
     active[2] += [entry(PIPE, "recv 2<-3", "scheduled", p2p=2, at=1)]
     assert suspects(judged({f"d_{r}": (e, 4) for r, e in active.items()})) == {2}
+    active[2] = []
+    assert suspects(judged({f"d_{r}": (e, 4) for r, e in active.items()})) == {2}
 
 
 def test_names_that_only_number_the_ranks() -> None:

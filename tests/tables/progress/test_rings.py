@@ -7,7 +7,7 @@ from typing import Any
 from diagnose.model import Evidence, Fact, Record
 from tests.tables.progress.made import WORLD, entry, judged, suspects
 
-DATA = ("5", "DATA_PARALLEL_GROUP")
+DATA: tuple[str, str] = ("5", "DATA_PARALLEL_GROUP")
 PAIRS = [(str(10 + n), "TENSOR_MODEL_PARALLEL_GROUP") for n in range(4)]
 GROUPS = {DATA: range(8)} | {name: (2 * n, 2 * n + 1) for n, name in enumerate(PAIRS)}
 

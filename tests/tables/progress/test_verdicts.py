@@ -170,6 +170,18 @@ def test_a_difference_that_the_former_snapshot_did_not_list_is_no_stall() -> Non
     assert not guilty(derived(progress, base(status, *once_a_step, *later)))  # type: ignore[arg-type]
 
 
+def test_one_call_more_in_a_pair_does_not_tell_whose_it_is() -> None:
+    pair = [
+        (k, dict(f) | {"comm_id": "0xcd", "size": 2})
+        for s in (0, 1) for k, f in (counts(97, 1, "1", s), counts(96, 1, "0", s))
+    ]  # fmt: skip
+    whole = {"comm_id": "0xab", "size": 16, "ranks": 16, "errors": "OK", "status": "RUNNING"}
+    job = [("ras_comm", whole | {"snapshot": s}) for s in (0, 1)]
+    found = derived(progress, base(*pair, *job))  # type: ignore[arg-type]
+    assert not guilty(found)
+    assert [f.fields["verdict"] for f in found if f.kind == "stall"] == ["partial_evidence"]
+
+
 def test_ras_numbers_that_are_equal_and_stand_still() -> None:
     first, second = ((k, f | {"at": 100.0 + 30 * f["snapshot"]}) for k, f in (counts(640, 16), counts(640, 16, "", 1)))  # type: ignore[operator]
     (stall,) = derived(progress, base(first, second))  # type: ignore[arg-type]
