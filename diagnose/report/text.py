@@ -97,7 +97,7 @@ class _Writer:
 
     def _headline(self, what: str) -> str:
         lead, said = self.v.lead, _styled("bold", safe(what, _HEADLINE))
-        if lead is None or self.v.state == "cannot-tell":
+        if lead is None or self.v.state in ("cannot-tell", "acknowledged"):
             return said
         mark = _styled(lead.severity, self.words.severity(lead.severity))
         return f"{mark}  {said} ({self.words[lead.confidence]})"
@@ -303,7 +303,8 @@ class _Writer:
             lines += self._command(item.collect, "  ") or ["  -"]
             lines += self._questions(item)
         if len(self.v.open) > len(shown):
-            lines.append("  " + self.words.say("more", n=len(self.v.open) - len(shown)))
+            hidden = self.words.say("more", n=len(self.v.open) - len(shown))
+            lines.append(f"  {hidden} ({self.words['all_open']})")
         return lines
 
     def _questions(self, item: Open) -> list[str]:

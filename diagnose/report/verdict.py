@@ -49,7 +49,9 @@ def first_lines(v: View, words: Words) -> tuple[str, Quote | str, tuple[str, str
         head = f"{words['cannot_tell']}{words.colon()}{words['job']} {since}; {words['no_cause']}"
         return head, words["nothing_decides"], ask or words["no_command"]
     what = f"{subjects(lead, words)}{words.colon()}{lead.title}" if lead.subjects else lead.title
-    if v.state == "cannot-tell":
+    if v.state == "acknowledged":
+        what = f"{words['acknowledged']}{words.colon()}{what}"
+    elif v.state == "cannot-tell":
         what = f"{words['cannot_tell']}{words.colon()}{what}"
         what += "" if undetermined(lead) else f"; {words['no_cause']}"
     decides = next((e for e in lead.evidence if e.spans), lead.evidence[0] if lead.evidence else None)

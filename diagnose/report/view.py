@@ -25,7 +25,7 @@ _EXCEPTION = re.compile(
 )
 """The line that ends a traceback, behind a launcher's prefix or not."""
 
-State = Literal["fault", "cannot-tell", "no-fault"]
+State = Literal["fault", "cannot-tell", "no-fault", "acknowledged"]
 _SHOWN_SUBJECTS = 4
 _SHOWN_NAMES = 6
 _NAME_COLUMNS = 64
@@ -154,8 +154,12 @@ def view(diagnosis: Diagnosis) -> View:
     judged = tuple(s for s in read if s.path not in silent and s.id not in silent)
     if lead is None and not judged:
         lead = next(iter(limits), None)
+    acknowledged = tuple(f for f in diagnosis.findings if f.acknowledged is not None)
+    accepted = next((f for f in acknowledged if f.severity != "info" and f.role == "root"), None)
     state: State = "no-fault"
-    if faults and undetermined(faults[0]):
+    if lead is None and accepted is not None and known(diagnosis.job, "stalled_since"):
+        lead, state = accepted, "acknowledged"
+    elif faults and undetermined(faults[0]):
         state = "cannot-tell"
     elif faults:
         state = "fault"
@@ -167,7 +171,7 @@ def view(diagnosis: Diagnosis) -> View:
         lead,
         tuple(groups),
         tuple(context),
-        tuple(f for f in diagnosis.findings if f.acknowledged is not None),
+        acknowledged,
         _open(diagnosis.unknowns),
         read,
         tuple(s for s in sources if s not in read),
@@ -252,8 +256,7 @@ def _open(unknowns: Iterable[Unknown]) -> tuple[Open, ...]:
 
 def subjects(finding: Finding, words: Words, shown: int = _SHOWN_SUBJECTS) -> str:
     """`rank 37 on node-b, nic mlx5_3 on node-b`: hosts that another subject names are not repeated."""
-    placed = {s.host for s in finding.subjects if s.host and s.kind != "host"}
-    kept = [s for s in finding.subjects if not (s.kind == "host" and s.name in (*placed, UNNAMED_HOST))]
+    kept = _without_hosts_said(finding)
     grouped: dict[tuple[str, str | None], list[str]] = {}
     for s in kept:
         grouped.setdefault((s.kind, s.host if s.kind != "host" else None), []).append(s.name)
@@ -263,6 +266,12 @@ def subjects(finding: Finding, words: Words, shown: int = _SHOWN_SUBJECTS) -> st
     if len(parts) > shown:
         parts = [*parts[:shown], words.say("more", n=len(parts) - shown)]
     return ", ".join(parts)
+
+
+def _without_hosts_said(finding: Finding) -> list[Subject]:
+    """Its subjects without hosts that another subject names, and without the host that no file names."""
+    placed = {s.host for s in finding.subjects if s.host and s.kind != "host"}
+    return [s for s in finding.subjects if not (s.kind == "host" and s.name in (*placed, UNNAMED_HOST))]
 
 
 def _subject(kind: str, host: str | None, names: list[str], words: Words) -> str:
@@ -276,17 +285,21 @@ def _subject(kind: str, host: str | None, names: list[str], words: Words) -> str
 
 
 def subject_names(findings: Iterable[Finding]) -> list[str]:
-    """Short names of what several findings of one kind are about: `node-a mlx5_0`."""
-    return list(dict.fromkeys(" ".join(filter(None, map(_short, f.subjects))) for f in findings))
+    """Short names of what several findings of one kind are about: `node-a mlx5_0`, each host said once."""
+    return list(dict.fromkeys(filter(None, map(_short, findings))))
 
 
-def _short(subject: Subject) -> str:
-    if subject.kind == "host" and subject.name == UNNAMED_HOST:
-        return ""
-    name = safe(subject.name, _NAME_COLUMNS)
-    name = name if subject.kind in ("host", "nic", "port") else f"{subject.kind} {name}"
-    placed = subject.host not in (None, UNNAMED_HOST) and subject.kind != "host"
-    return f"{safe(str(subject.host), _NAME_COLUMNS)} {name}" if placed else name
+def _short(finding: Finding) -> str:
+    words: list[str] = []
+    at = None
+    for subject in _without_hosts_said(finding):
+        name = safe(subject.name, _NAME_COLUMNS)
+        host = None if subject.kind == "host" or subject.host == UNNAMED_HOST else subject.host
+        if host not in (None, at):
+            words.append(safe(str(host), _NAME_COLUMNS))
+            at = host
+        words.append(name if subject.kind in ("host", "nic", "port") else f"{subject.kind} {name}")
+    return " ".join(words)
 
 
 def job_line(job: Mapping[str, Any], words: Words) -> str:

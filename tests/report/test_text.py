@@ -78,6 +78,13 @@ def test_first_three_lines_when_nothing_is_wrong():
     assert then == "next: ethtool -S IFACE"
 
 
+def test_an_acknowledged_cause_is_called_that():
+    known = replace(ROOT, acknowledged="ticket 4711")
+    what, found, _ = head(replace(SAMPLE, findings=(known,)))
+    assert what.startswith("Acknowledged: ") and ROOT.title in what
+    assert ":" in found
+
+
 def test_notes_are_no_faults():
     note = replace(MINOR, severity="info")
     assert head(replace(QUIET, findings=(note,)))[0].startswith("no fault found")
@@ -288,3 +295,10 @@ def test_both_languages_have_the_same_words():
 def test_times_that_are_none_stay_as_they_are():
     for at in (10**400, -1, float("nan"), float("inf"), 1e308, "soon"):
         assert view.moment(at) == str(at)
+
+
+def test_a_host_is_said_once_among_the_names_of_many():
+    about = (Subject("host", "kite-1"), Subject("nic", "mlx5_1", "kite-1"), Subject("rank", "3", "kite-1"))
+    other = (Subject("host", "kite-2"),)
+    found = [replace(MINOR, subjects=about), replace(MINOR, subjects=other)]
+    assert view.subject_names(found) == ["kite-1 mlx5_1 rank 3", "kite-2"]
