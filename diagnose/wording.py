@@ -129,7 +129,8 @@ def _rendered(text: str, bindings: Mapping[str, Fact]) -> str:
         literal = literal[1:] if literal.startswith(".") and before.endswith(".") else literal
         literal = _COUNTED.sub(r"\1", literal) if before == "1" else literal
         literal = _WAIT.sub(r"\1s", literal) if alone else literal
-        value = "" if name is None else _written(bindings, *name.split(".", 1), spec or "")
+        alias, _, field = (name or "").partition(".")
+        value = _written(bindings, alias, field, spec or "") if name else ""
         alone = value.isdecimal() and bool(_RANKS.search(literal))
         words += [_RANKS.sub(r"\1 ", literal) if alone else literal, value]
     return "".join(words)

@@ -11,6 +11,8 @@ _TOKEN = re.compile(r"\S+")
 _ACTIVE = re.compile(
     r"@\w|#\d|://|\bwww\.|(?-i:\b[A-Z][A-Z0-9]{1,9}-\d)|\bmailto:|javascript:|\bxmpp:|:[a-z_+-]+:|\w@\w", re.IGNORECASE
 )
+_BEFORE, _AFTER = "(\"'", ")\"'.,;:!?"
+"""Punctuation of the sentence around a word: it stands outside of the code span."""
 _SPECIAL = re.compile(r"[\\`*\[\]{}<>|~#&$^]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 _LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)](?=\s|$))")
 _LINK = re.compile(r"https?://[A-Za-z0-9./_%~:?&=#+,@-]+\Z")
@@ -30,7 +32,12 @@ def _start(match: re.Match[str]) -> str:
 
 def _token(match: re.Match[str]) -> str:
     token = match[0]
-    return code(token) if _ACTIVE.search(token) else _SPECIAL.sub(r"\\\g<0>", token)
+    if not _ACTIVE.search(token):
+        return _SPECIAL.sub(r"\\\g<0>", token)
+    word = token.rstrip(_AFTER)
+    before = len(word) - len(word.lstrip(_BEFORE))
+    inner = word[before:]
+    return f"{word[:before]}{code(inner)}{token[len(word) :]}" if _ACTIVE.search(inner) else code(token)
 
 
 def code(text: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from diagnose.model import Diagnosis, Evidence
+from diagnose.model import Diagnosis, Evidence, Unknown
 from diagnose.report import mark
 from diagnose.report.jsonform import from_json, to_json
 from diagnose.report.page import html, markdown
@@ -106,6 +106,27 @@ def test_any_text_stays_text_in_markdown(text: str):
     ]
     span = tokens("a " + mark.code(text) + " b")
     assert sum(t.type == "code_inline" for t in span) <= 1 and "link_open" not in {t.type for t in span}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("It waits in #9126.", "It waits in `#9126`."),
+        ('("@ops", see #7)', '("`@ops`", see `#7`)'),
+        (":tada: is no `smile`", "`:tada:` is no \\`smile\\`"),
+        ("as in http://192.0.2.9/y: gone", "as in `http://192.0.2.9/y`: gone"),
+    ],
+)
+def test_the_full_stop_is_not_code(text: str, shown: str):
+    assert mark.prose(text) == shown
+
+
+def test_a_ticket_asks_for_five_things_and_counts_the_others():
+    asked = tuple(Unknown(f"Question {n}?", "nothing was given", f"ask --number {n}") for n in range(19))
+    text = markdown(replace(QUIET, unknowns=asked))
+    listed = text.partition("### Not judged")[2]
+    assert sum(t.content.startswith("ask --number") for t in tokens(listed) if t.type == "fence") == 5
+    assert "… and 14 more (all of them: diagnose analyze -v, or --format json)" in text.replace("\\", "")
 
 
 # --- HTML -------------------------------------------------------------------------------------------
