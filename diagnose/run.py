@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -171,7 +171,9 @@ def _diagnose(
     known = (*base.facts, *derived)
     overrides = settings.thresholds if settings else {}
     statuses = ("draft", "trial", "stable") if options.drafts else ("trial", "stable")
-    book = rulebook.load((packs.builtin("rules"), *options.rules), overrides=overrides, statuses=statuses)
+    site_file = f"site file {Path(settings.path).name}" if settings else ""
+    folders = (packs.builtin("rules"), *options.rules)
+    book = rulebook.load(folders, overrides=overrides, site_file=site_file, statuses=statuses)
     if not book.rules:
         raise NothingAnalysed("no usable rule: " + "; ".join(str(e) for e in book.errors[:3]))
     on_progress(Progress("judge", f"judging with {len(book.rules)} rules"))
@@ -190,7 +192,7 @@ def _diagnose(
         findings=judged, unknowns=findings.unknowns(book.rules, outcome),
         sources=tuple(read.get(s.path, s) for s in bundle.sources), problems=tuple(problems),
         job=tables.job(base, known), tables=tables.summary(base, known, judged),
-        tool=_tool(outcome.engine, book, overrides), bundle_digest=bundle.digest,
+        tool=_tool(outcome.engine, book), bundle_digest=bundle.digest,
     )  # fmt: skip
 
 
@@ -263,11 +265,11 @@ def _beside(text: str, folders: Sequence[Path]) -> str:
     return text
 
 
-def _tool(engine_name: str, book: Rulebook, overrides: Mapping[str, object]) -> dict[str, object]:
+def _tool(engine_name: str, book: Rulebook) -> dict[str, object]:
     rules = book.rules
     in_force = {f"{r.id}.{t.name}": t.value for r in rules for t in r.thresholds}
     return {
         "name": "diagnose", "version": diagnose.__version__, "engine": engine_name,
         "rules": {"count": len(rules), "digest": book.digest},
-        "thresholds_in_force": dict(sorted(in_force.items())), "overridden": sorted(overrides),
+        "thresholds_in_force": dict(sorted(in_force.items())), "overridden": list(book.overridden),
     }  # fmt: skip

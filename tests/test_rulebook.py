@@ -178,9 +178,19 @@ def test_thresholds_can_be_overridden(tmp_path):
         ("nic/eats-pause.max_shar", "20%", "did you mean"),
         ("nic/eats-pause.max_share", 20, "lacks a unit"),
         ("nic/eats-pause.max_share", "20s", "does not fit"),
-        ("nic/eats-pause.max_share", "much", "is no"),
+        ("nic/eats-pause.max_share", "much", "'much' is no number"),
     ):
-        assert any(part in e.text for e in load([tmp_path], overrides={name: value}).errors), part
+        book = load([tmp_path], overrides={name: value}, site_file="site file s.toml")
+        (error,) = book.errors
+        assert str(error).startswith(f'site file s.toml: thresholds."{name}": ') and part in error.text, part
+        assert book.rules[0].thresholds[0].text == "5%" and book.overridden == (), "the rule keeps its own value"
+    assert load([tmp_path], overrides={"nic/eats-pause.max_share": "20%"}).overridden == ("nic/eats-pause.max_share",)
+
+
+def test_a_broken_rule_file_is_no_fault_of_the_site_file(tmp_path):
+    write(tmp_path, GOOD.replace("severity: ", "severitee: "))
+    errors = load([tmp_path], overrides={"nic/eats-pause.max_share": "20%"}).errors
+    assert errors and all(e.line for e in errors)
 
 
 def test_a_later_folder_replaces_a_rule(tmp_path):

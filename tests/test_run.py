@@ -181,7 +181,7 @@ def test_a_threshold_that_no_rule_has(tmp_path: Path, bundle: Path):
     site = tmp_path / "site.toml"
     site.write_text('[thresholds]\n"lossless/slow-receiver.max_tx_pauses" = "10%"\n')
     assert [p.text for p in analyse(bundle, site=site).problems] == [
-        "site file: no rule has the threshold 'lossless/slow-receiver.max_tx_pauses'; "
+        'site file site.toml: thresholds."lossless/slow-receiver.max_tx_pauses": no rule has this threshold; '
         "did you mean 'lossless/slow-receiver.max_tx_pause'?"
     ]
 

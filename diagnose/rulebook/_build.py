@@ -40,7 +40,7 @@ class Builder:
     """Builds the rule of one document.
 
     `path` stands in errors, `name` (relative to its pack) in the rule; `overrides` maps `rule-id.threshold` to the
-    site's value.
+    site's value. A value that does not fit leaves the threshold as it is; `refused` says why, by `rule-id.threshold`.
     """
 
     document: Document
@@ -49,6 +49,7 @@ class Builder:
     vocabulary: Vocabulary
     overrides: Mapping[str, m.Scalar] = field(default_factory=dict[str, m.Scalar])
     errors: list[RuleError] = field(default_factory=list[RuleError])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
     gave_up: RuleError | None = None
     kinds: dict[str, str] = field(default_factory=dict[str, str])
     constants: dict[str, m.Scalar | Quantity] = field(default_factory=dict[str, m.Scalar | Quantity])
@@ -119,12 +120,15 @@ class Builder:
             value = told["value"]
             try:
                 read = parse_scalar(value)
-                if f"{rule_id}.{name}" in self.overrides:
-                    value = self.overrides[f"{rule_id}.{name}"]
-                    read = self._overridden(read, value)
             except ValueError as error:
                 self.wrong(path, f"threshold {name}: {error}")
                 continue
+            full = f"{rule_id}.{name}"
+            if full in self.overrides:
+                try:
+                    read, value = self._overridden(read, self.overrides[full]), self.overrides[full]
+                except ValueError as error:
+                    self.refused[full] = f"{error}; {value} stays in force"
             self.constants[name] = read
             base = read.base if isinstance(read, Quantity) else read
             yield m.Threshold(name, base, str(value), told["why"], told["source"])
@@ -133,11 +137,14 @@ class Builder:
     def _overridden(old: m.Scalar | Quantity, value: m.Scalar) -> m.Scalar | Quantity:
         new = parse_scalar(value)
         if isinstance(old, Quantity) and isinstance(new, Quantity):
-            new.to(old.unit)
+            try:
+                new.to(old.unit)
+            except ValueError as error:
+                raise ValueError(f"{value!r} is {error}") from error
         elif isinstance(old, Quantity) and isinstance(new, int | float) and not isinstance(new, bool):
-            raise ValueError(f"the site file's {value!r} lacks a unit of {old.unit.dimension}")
+            raise ValueError(f"{value!r} lacks a unit of {old.unit.dimension}")
         elif _type(old) is not _type(new):
-            raise ValueError(f"the site file's {value!r} is no {_type(old).__name__}")
+            raise ValueError(f"{value!r} is no {_WORDS[_type(old)]}")
         return new
 
     def _threshold_names(self, patterns: Sequence[m.Pattern], raw: Mapping[str, Any]) -> None:
@@ -304,6 +311,9 @@ class Builder:
 
 
 _STEP_OPTIONS = ("command", "where", "verify", "rollback")
+
+
+_WORDS = {bool: "true or false", str: "text", float: "number"}
 
 
 def _type(value: m.Scalar | Quantity) -> type:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,7 @@ MAX_FILES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """One file as read: `rule` is None when there are errors."""
+    """One file as read: `rule` is None when there are errors. `refused`: overrides that do not fit, and why."""
 
     path: Path
     name: str
@@ -31,6 +31,12 @@ class RuleFile:
     document: Document
     rule: Rule | None
     errors: tuple[RuleError, ...]
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def claimed_id(self) -> str:
+        """The id that the document gives itself, whether a rule could be made of it or not."""
+        return str(self.document.data.get("id", "")) if isinstance(self.document.data, dict) else ""
 
 
 def read_folder(folder: Path, overrides: Mapping[str, Scalar], *, shape: bool) -> Iterator[RuleFile]:
@@ -68,7 +74,7 @@ def read_file(path: Path, name: str, overrides: Mapping[str, Scalar], *, shape: 
         errors = wrong + [
             e for e in errors if (e.line, e.column) not in told and not (wrong and "valid rule" in e.text)
         ]
-    return RuleFile(path, name, text, document, None if errors else rule, tuple(sorted(errors)))
+    return RuleFile(path, name, text, document, None if errors else rule, tuple(sorted(errors)), builder.refused)
 
 
 @cache
