@@ -29,6 +29,8 @@ for one rank (chosen by us): hosts run ahead of their GPUs by tens of operations
 MAX_RING = 4
 """Rings of more ranks name nobody, unless somebody's order differs from all others."""
 
+GPU_FIRST = "look at the GPU that is late (Xid, clocks, a kernel that does not end) and at its process"
+
 
 @dataclass
 class Verdict:
@@ -121,6 +123,7 @@ class Judge:
             "who": placed_ranks(guilty, self._base.rank_host),
             "detail": details(suspects),
             **self._place(guilty),
+            **({"look": GPU_FIRST} if own_gpu and own_gpu >= guilty else {}),
         }
         self._verdict.facts.append(self._fact(operation, fields, named))
         missing = len(operation.unknown)
@@ -204,7 +207,7 @@ class Judge:
         words = f"its host has enqueued it, but its GPU has not started it, as {len(o.rows) - len(idle)} others have"
         suspects = [Fact("", s.kind, {**s.fields, "detail": words}, s.evidence) for s in suspects]
         fields |= {"who": placed_ranks(idle, self._base.rank_host), "detail": words, "behind": fold_ranks(idle)}
-        fields |= self._place(idle)
+        fields |= {"look": GPU_FIRST, **self._place(idle)}
         self._verdict.facts += [self._fact(o, fields, idle), *suspects]
         self._verdict.guilty |= idle
 
@@ -318,6 +321,8 @@ def _others(o: Operation, verdict: str, found: Recording) -> str:
             (found.contested, "left two different dumps, of which the newer counts"),
         ) if ranks
     ]  # fmt: skip
+    if found.foreign:
+        words.append(f"{found.foreign} dumps stem from a job with other ranks and were left out")
     if found.unplaced:
         words.append(f"{found.unplaced} dumps do not tell their rank")
     return "; ".join(words) or "no rank is silent"
