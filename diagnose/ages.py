@@ -62,12 +62,13 @@ def with_age(observations: Sequence[Fact], read: Read) -> list[Fact]:
             if began_at is not None and at < began_at - START_SLACK_S and o.get("event") in OF_PROCESSES:
                 o = replace(o, fields={**o.fields, "old": True})
             elif since is not None and (o.fields.get("host"), o.fields.get("pid")) not in processes:
-                before = f"{since / 3600:.1f} h before the job failed"
+                before = f"{_span(since)} before the job failed"
                 o = replace(o, fields={**o.fields, "old": True, "before": before})
             elif end is not None:
                 o = replace(o, fields={**o.fields, "old": end - at > DAY_S})
-                if not lived and end - at > LEAD_S:
-                    o = replace(o, fields={**o.fields, "before": f"{(end - at) / 3600:.1f} h before the capture"})
+                if end - at > (DAY_S if lived else LEAD_S):
+                    what = "the job's last sign of life" if lived else "the capture"
+                    o = replace(o, fields={**o.fields, "before": f"{_span(end - at)} before {what}"})
             elif ended.get(path, at) - at > DAY_S:
                 o = replace(o, fields={**o.fields, "old": True})
         elif o.kind == "kernel_event" and isinstance(distance := o.get("before_last_s"), int | float):
@@ -75,6 +76,10 @@ def with_age(observations: Sequence[Fact], read: Read) -> list[Fact]:
             o = replace(o, fields={**fields, "old": True} if distance > DAY_S else fields)
         settled.append(o)
     return settled
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / DAY_S:.0f} days" if seconds >= 2 * DAY_S else f"{seconds / 3600:.1f} h"
 
 
 def _ends_of_logs(read: Read) -> dict[str, float]:

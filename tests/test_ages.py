@@ -73,6 +73,7 @@ def test_a_process_of_the_job_counts_whenever_it_ended():
 def test_of_a_capture_without_a_job_the_distance_is_told():
     assert event([kill(WAITS)], taken_at=WAITS + 2 * HOUR).get("before") == "2.0 h before the capture"
     assert event([kill(WAITS)], taken_at=WAITS + 60).get("before") is None
+    assert event([kill(WAITS)], taken_at=WAITS + 16 * DAY).get("before") == "16 days before the capture"
 
 
 def test_repeated_messages_count_by_the_last():
