@@ -29,6 +29,7 @@ _REFUSED = re.compile(
 _MAX_FRAMES = 400
 _MAX_STACK_TEXT = 500
 _MAX_JSON = 64 << 20
+_JSON = re.compile(r"\s*\[\s*(?:\{|$)")
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     """One `python_stack` per thread; identical stacks of a process are one with a count."""
     lines = list(lines)
     start = next((line for line in lines if line.text.strip()), None)
-    if start is not None and start.text.lstrip().startswith("[") and any('"owns_gil"' in line.text for line in lines):
+    if start is not None and _JSON.match(start.text) and any('"owns_gil"' in line.text for line in lines):
         yield from _records(_json_threads(lines, source), source)
         return
     for line in lines:

@@ -92,3 +92,9 @@ def test_any_text_conforms(noise: str, at: int, name: str, cut: int) -> None:
     text = fixture("py_spy", name)
     run(PARSER, noise)
     run(PARSER, text[:at] + noise + text[at + cut :])
+
+
+def test_a_kernel_log_before_a_dump_is_no_json() -> None:
+    dump = fixture("py_spy", "healthy.txt")
+    alone = of(run(PARSER, dump), "python_stack")
+    assert len(of(run(PARSER, '[ 1.000000] usb: "owns_gil"\n' + dump), "python_stack")) == len(alone) > 0
