@@ -28,7 +28,8 @@ _STAMP = re.compile(
 """What stands in every line of a kernel log somewhere before the message."""
 _SURE = re.compile(
     r"NVRM: Xid \(|SXid \(PCI|oom-kill:constraint=|segfault at [0-9a-f]{1,16} ip |PCIe Bus Error: severity="
-    r"|available PCIe bandwidth, limited by|Marking clocksource '|[Oo]ut of memory(?: \([^)\n]{1,40}\))?: Kill(?:ed)? process \d"
+    r"|available PCIe bandwidth, limited by|Marking clocksource '"
+    r"|[Oo]ut of memory(?: \([^)\n]{1,40}\))?: Kill(?:ed)? process \d"
     r"|nv_get_p2p_free_callback:|detected NVSwitch (?:non-)?fatal error|: unknown parameter '[^'\n]{1,80}' ignored"
 )
 _CANDIDATES = 400

@@ -358,7 +358,7 @@ def test_slot_power_of_a_nic() -> None:
     assert (event.fields["event"], event.fields["device"]) == ("nic_power", "0000:5c:00.0")
 
 
-@pytest.mark.parametrize("said", ["Out of memory: Killed", "Memory cgroup out of memory: Killed", "Out of memory: Kill"])
+@pytest.mark.parametrize("said", ["Out of memory: Killed", "cgroup out of memory: Killed", "Out of memory: Kill"])
 def test_a_single_line_of_any_spelling_is_enough(said: str) -> None:
     text = f"[12345.678901] {said} process 991 (python3) total-vm:9437184kB, anon-rss:8388608kB, file-rss:96kB"
     assert parser.sniff(text, "paste.txt") == 0.9
