@@ -100,7 +100,7 @@ def build_parser(collecting: bool = True) -> argparse.ArgumentParser:
 
     explain = command("explain", "rules:explain", "what a rule looks for, why, and what to do", packs, lang)
     explain.add_argument("id", metavar="ID", help="family/slug, as reports show it")
-    explain.add_argument("--format", choices=("text", "markdown"), default="text")
+    explain.add_argument("--format", choices=("text", "markdown"), help="default text, or what the name ends in")
     explain.add_argument("-o", "--output", metavar="FILE", help="write the page there")
 
     _add_collecting(command, collecting)
@@ -161,7 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _end_tidily()
     try:
         code = _main(arguments)
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            drop_stdout()
         return code
     except _Ended as ended:
         return 128 + ended.args[0]
@@ -169,14 +172,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return 130
     except BrokenPipeError:
-        _drop_stdout()
+        drop_stdout()
         return 0
     except UsageError as error:
         _say(f"diagnose: {error}")
         return 2
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE:
-            _drop_stdout()
+            drop_stdout()
             _say(f"diagnose: cannot write: {error.strerror}")
             return 2
         if "--debug" in arguments:
@@ -259,7 +262,7 @@ def _say(text: str) -> None:
         return
 
 
-def _drop_stdout() -> None:
+def drop_stdout() -> None:
     """Whoever read the output has gone: nothing more may be written at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

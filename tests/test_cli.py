@@ -120,7 +120,8 @@ def test_internal_errors_are_said_in_one_line(answer: dict[str, Any], capsys: py
         ["analyze", "x", "--tz", "Europe/Belrin"], ["analyze", "x", "--jobs", "0"],
         ["analyze", "x", "--rules", "/no/such/folder"], ["analyze", "x", "--parsers", "/no/such/folder"],
         ["analyze", "x", "--site", "/no/such/file"], ["analyze", "x", "-o", "/no/such/folder/x"],
-        ["analyze", "x", "-o", "/"],
+        ["analyze", "x", "-o", "/"], ["analyze", "x", "-o", "x.pdf"], ["report", "x", "-o", "x.pdf"],
+        ["explain", "gpu/application-fault", "-o", "x.json"],
         ["analyze", "x", "--form", "json"], ["report", "/no/such/file"], ["schema", "nonsense"], ["rules"],
         ["explain", "no/such-rule-at-all"], ["rules", "lint", "/no/such/folder"], ["rules", "lint", "/proc/sys/net"],
         ["view"],
@@ -159,7 +160,7 @@ def test_options_reach_the_analysis(answer: dict[str, Any], tmp_path: Path):
 
 
 def test_stdout_holds_the_report_only(answer: dict[str, Any], capsys: pytest.CaptureFixture[str]):
-    cli.main(["analyze", "x", "--format", "json"])
+    cli.main(["analyze", "-", "--format", "json"])
     out, err = capsys.readouterr()
     assert out == to_json(SAMPLE) and err == ""
     assert cli.main(["analyze", "x", "--format", "json", "--fail-on", "never"]) == 3
@@ -351,6 +352,47 @@ def test_closed_pipe_is_quiet(tmp_path: Path):
     command = f"{sys.executable} -m diagnose report {saved} --format json | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.stderr == "" and done.stdout == "{\n0\n"
+
+
+@pytest.mark.parametrize("command", ["diagnose collect --dry-run", "diagnose.collect --dry-run"])
+def test_a_closed_pipe_is_no_error_of_a_dry_run(command: str):
+    shell = f"{sys.executable} -m {command} | {{ exec 0<&-; sleep 4; }}; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_closed_pipe_changes_no_exit_code(tmp_path: Path):
+    manifest = {"schema": "diagnose.manifest/1", "files": [{"path": "gone.txt", "sha256": "0" * 64}]}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    shell = f"{sys.executable} -m diagnose verify {tmp_path} | {{ exec 0<&-; sleep 3; }}; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_an_ending_that_tells_no_form_needs_format(
+    answer: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    target = tmp_path / "x.pdf"
+    assert cli.main(["analyze", "x", "-o", str(target)]) == 2 and not target.exists()
+    said = capsys.readouterr().err
+    assert "unknown ending '.pdf'" in said and all(e in said for e in (".txt", ".md", ".html", ".json", "--format"))
+    assert cli.main(["analyze", "x", "-o", str(target), "--format", "text"]) == 1 and target.exists()
+    assert cli.main(["analyze", "x", "-o", str(tmp_path / "report")]) == 1
+
+
+def test_a_page_of_a_rule_is_what_the_name_ends_in(tmp_path: Path):
+    assert cli.main(["explain", "gpu/application-fault", "-o", str(tmp_path / "x.md")]) == 0
+    assert (tmp_path / "x.md").read_text("utf-8").startswith("#")
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+def test_a_path_that_is_not_there_is_said_on_stderr(
+    answer: dict[str, Any], tmp_path: Path, quiet: list[str], capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "a.txt").write_text("x")
+    assert cli.main(["analyze", str(tmp_path / "a.txt"), str(tmp_path / "nope.txt"), *quiet]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path}/nope.txt: no such file or folder" in line
 
 
 def test_other_encodings_survive(tmp_path: Path):

@@ -263,9 +263,14 @@ class Collection(object):
             names = rewrite.redact_folder(writer, self.options.version)
         if out == "-":
             writer.flush(force=True)
-            pack(writer.folder, self.options.host, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            shutil.rmtree(self.temporary or writer.folder, ignore_errors=True)
+            try:
+                pack(writer.folder, self.options.host, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise BadOption("whoever was to read the archive has gone: it is lost")
+            finally:
+                shutil.rmtree(self.temporary or writer.folder, ignore_errors=True)
             return code
         final = writer.close(out)
         if names is not None:

@@ -45,7 +45,12 @@ def main(version: str, argv: Optional[List[str]] = None) -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each command as it ends")
     settings.add_arguments(parser)
     try:
-        return collect(parser.parse_args(argv), version)
+        code = collect(parser.parse_args(argv), version)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except settings.BadOption as error:
         print("diagnose-collect: %s" % error, file=sys.stderr)
         return 2

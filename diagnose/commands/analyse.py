@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ def analyze(args: argparse.Namespace) -> int:
     from diagnose import run
     from diagnose.site import SiteError
 
-    output.check_output(args.output)
+    output.check_output(args)
     options = _options(args)
     if "-" in args.paths and sys.stdin.isatty() and not args.quiet:
         output.note("reading standard input; end it with ctrl-d")
@@ -36,14 +37,20 @@ def analyze(args: argparse.Namespace) -> int:
         raise UsageError(f"nothing analysed: {error}") from error
     except SiteError as error:
         raise UsageError(f"site file: {error}") from error
-    code = exit_code(diagnosis, args.fail_on)
-    try:
-        output.deliver(diagnosis, args)
-    except BrokenPipeError:
-        from diagnose.cli import _drop_stdout
+    for path in args.paths:
+        if why := _unreadable(path):
+            output.note(f"diagnose: {path}: {why}; the report does without it")
+    output.deliver(diagnosis, args)
+    return exit_code(diagnosis, args.fail_on)
 
-        _drop_stdout()
-    return code
+
+def _unreadable(path: str) -> str | None:
+    """Why nothing can come of a path that was named; None when it can be opened."""
+    if path == "-":
+        return None
+    if not Path(path).exists():
+        return "no such file or folder"
+    return None if os.access(path, os.R_OK) else "must not be read"
 
 
 def exit_code(diagnosis: Diagnosis, fail_on: str) -> int:
@@ -73,7 +80,7 @@ def report(args: argparse.Namespace) -> int:
     """A saved diagnosis in another form."""
     from diagnose.report.jsonform import NotAReport, from_json
 
-    output.check_output(args.output)
+    output.check_output(args)
     try:
         if args.file == "-":
             raw = sys.stdin.buffer.read(MAX_REPORT + 1)

@@ -23,6 +23,8 @@ def collect(args: argparse.Namespace) -> int:
         return command.collect(args, __version__, ["diagnose", *sys.argv[1:]])
     except BadOption as error:
         raise UsageError(f"collect: {error}") from error
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise UsageError(f"collect: {error}") from error
 

@@ -8,18 +8,21 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diagnose.cli import UsageError
+from diagnose.cli import FORMATS, UsageError, drop_stdout
 from diagnose.model import Diagnosis
 from diagnose.report.safe import safe
 
 if TYPE_CHECKING:
     from diagnose.run import Progress
 
-_SUFFIXES = {".json": "json", ".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
+_SUFFIXES = {
+    ".txt": "text", ".text": "text", ".log": "text", ".json": "json", ".html": "html", ".htm": "html",
+    ".md": "markdown", ".markdown": "markdown", "": "text",
+}  # fmt: skip
 
 
 _PLAIN = str.maketrans({
@@ -71,8 +74,9 @@ def render(diagnosis: Diagnosis, kind: str, args: argparse.Namespace) -> str:
     )
 
 
-def check_output(path: str | None) -> None:
-    """Refuse a place that cannot be written before any work is done."""
+def check_output(args: argparse.Namespace, kinds: Sequence[str] = FORMATS) -> None:
+    """Refuse a place that cannot be written, and an ending that tells none of the forms, before any work is done."""
+    path: str | None = args.output
     if path is None:
         return
     target = Path(path)
@@ -80,6 +84,10 @@ def check_output(path: str | None) -> None:
         raise UsageError(f"-o {path}: is a folder")
     if not target.absolute().parent.is_dir():
         raise UsageError(f"-o {path}: no folder {target.absolute().parent}")
+    special = target.exists() and not target.is_file()
+    if not args.format and not special and _SUFFIXES.get(target.suffix.lower()) not in kinds:
+        known = ", ".join(ending for ending, kind in _SUFFIXES.items() if ending and kind in kinds)
+        raise UsageError(f"-o {path}: unknown ending '{target.suffix}'; known are {known}, or give --format")
 
 
 def write(text: str, path: str | None, kind: str = "text") -> None:
@@ -136,9 +144,12 @@ def _encoding() -> str:
 
 
 def _to_stdout(data: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
 
 
 @contextlib.contextmanager

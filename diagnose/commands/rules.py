@@ -95,14 +95,14 @@ def explain(args: argparse.Namespace) -> int:
     from diagnose.report import rulepage
     from diagnose.vocabulary import did_you_mean, vocabulary
 
-    output.check_output(args.output)
+    output.check_output(args, ("text", "markdown"))
     rules = {r.id: r for r in _rules(args.rules)}
     rule = rules.get(args.id)
     if rule is None:
         same_slug = [i for i in rules if i.partition("/")[2] == args.id]
         hint = f"; did you mean '{same_slug[0]}'?" if same_slug else did_you_mean(args.id, rules)
         raise UsageError(f"no rule '{args.id}'{hint or '; see: diagnose rules list'}")
-    if args.format == "markdown":
+    if output.chosen_format(args) == "markdown":
         page = rulepage.markdown(rule, vocabulary(), args.lang)
     else:
         on_terminal = not args.output and sys.stdout.isatty()
