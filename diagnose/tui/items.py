@@ -9,6 +9,8 @@ from typing import Literal
 from diagnose.model import SEVERITIES, UNNAMED_HOST, Diagnosis, Finding, Problem, Severity, Source, Subject, Unknown
 
 GLYPHS: dict[str, str] = {"critical": "✖", "major": "●", "minor": "▲", "info": "·"}
+ACKNOWLEDGED_GLYPH = "–"
+"""Instead of the severity of a finding that the site has accepted."""
 STATUS_GLYPHS: dict[str, str] = {"parsed": "✓", "partial": "◐", "unrecognised": "?", "empty": "∅", "error": "✖"}
 EFFECT_WORDS: dict[str, str] = {
     "read-only": "READ-ONLY",

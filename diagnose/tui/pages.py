@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from diagnose.model import Diagnosis, Finding, Problem, Source, Step, Unknown
 
-from .items import EFFECT_WORDS, GLYPHS, Group, Item, subject_text
+from .items import ACKNOWLEDGED_GLYPH, EFFECT_WORDS, GLYPHS, Group, Item, subject_text
 from .plain import pad
 from .widgets.page import Block
 
@@ -27,8 +27,10 @@ def _command(command: str, indent: int = 2, item: int | None = None) -> Block:
 
 def why(finding: Finding, diagnosis: Diagnosis, say: Say, comment: str = "") -> list[Block]:
     """Cause, grounds for the confidence, look-alikes and references of a finding."""
-    word = f"{GLYPHS[finding.severity]} {say(finding.severity.upper())}  "
-    blocks = [Block(finding.title, "head", ((word, finding.severity),)), Block(finding.id, "muted")]
+    word = (f"{GLYPHS[finding.severity]} {say(finding.severity.upper())}  ", finding.severity)
+    if finding.acknowledged:
+        word = (f"{ACKNOWLEDGED_GLYPH} {say('ACCEPTED')} ({say(finding.severity)})  ", "muted")
+    blocks = [Block(finding.title, "head", (word,)), Block(finding.id, "muted")]
     if finding.acknowledged:
         blocks.append(Block(say("Acknowledged") + ": " + finding.acknowledged, "muted"))
     blocks += [Block(""), Block(finding.summary)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -144,3 +145,28 @@ def test_an_analysis_tells_the_hosts(tmp_path: Path) -> None:
         for row in grids.zoomed(group, "rank"):
             assert row.host == run.layout.host(int(row.ranks))
         assert {r.host for r in grids.zoomed(group, "node")} <= set(run.layout.hosts)
+
+
+@pytest.mark.parametrize("zoom", [(), ("z",), ("z", "z")], ids=["job", "node", "rank"])
+async def test_nothing_is_cut_while_there_is_room(zoom: tuple[str, ...]) -> None:
+    states = [*["done"] * 11, "waiting"]
+    rows = [
+        {
+            "ranks": "5",
+            "host": "node-b",
+            "states": [*states[:-1], "absent"],
+            "note": "has not entered it yet",
+            "odd": True,
+        },
+        {"ranks": "0-4,6-15", "host": "2 hosts", "states": states, "note": "waits in it", "odd": False},
+    ]
+    groups = [
+        {"group": "process group 0 (default_pg)", "op": "all_reduce", "seqs": list(range(4700, 4712)), "rows": rows}
+    ]
+    case = fake.FakeCase(fake.diagnosis(tables={"progress": {"groups": groups, "hosts": {}}}))
+    async with running(fake.app(case), (140, 40)) as (app, pilot):
+        await press(pilot, "4", *zoom)
+        text = "\n".join(shown(app))
+        assert "◂ odd one out  has not entered it yet" in text, text
+        assert "process group 0 (default_pg) · all_reduce" in text
+        assert re.search(r"← \d+ earlier", text), text

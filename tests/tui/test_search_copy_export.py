@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from diagnose.tui import clipboard
 from diagnose.tui.notes import Notes
@@ -129,13 +130,38 @@ async def test_export_shows_writes_and_asks_before_overwriting(rendered: Path) -
         path = rendered / "diagnose-run-2291.md"
         assert path.read_text() == "# Report\n"
         path.write_text("mine")
-        await press(pilot, "e", "enter")
+        await press(pilot, "e")
+        app.screen.query_one(Input).value = path.name
+        await press(pilot, "enter")
         assert path.read_text() == "mine"
         assert "overwrites" in fake.frame(app)
         await press(pilot, "enter")
         assert path.read_text() == "# Report\n"
         await press(pilot, "e", "ctrl+f", "ctrl+f", "enter")
         assert json.loads((rendered / "diagnose-run-2291.json").read_text()) == {"schema": "diagnose.report/1"}
+
+
+async def test_a_second_export_gets_a_name_of_its_own(rendered: Path) -> None:
+    async with running() as (app, pilot):
+        await press(pilot, "e", "enter")
+        first = rendered / "diagnose-run-2291.md"
+        first.write_text("mine")
+        await press(pilot, "e", "enter")
+        await press(pilot, "e", "ctrl+f", "enter")
+        await press(pilot, "e", "ctrl+f")
+        assert app.screen.query_one(Input).value == "diagnose-run-2291-2.html"
+        await press(pilot, "ctrl+f", "ctrl+f")
+        assert app.screen.query_one(Input).value == "diagnose-run-2291-3.md"
+        assert first.read_text() == "mine"
+        assert (rendered / "diagnose-run-2291-2.md").read_text() == "# Report\n"
+
+
+async def test_search_says_which_key_searches_and_which_opens() -> None:
+    async with running() as (app, pilot):
+        await press(pilot, "slash")
+        assert "enter searches" in fake.frame(app)
+        await press(pilot, *"status=12", "enter")
+        assert "enter opens a hit, n and N" in fake.frame(app)
 
 
 async def test_ticks_and_comments_appear_in_the_ticket(rendered: Path) -> None:

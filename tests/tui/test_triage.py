@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,44 @@ def test_a_users_key_map_is_read(own_folders: Path) -> None:
     (folder / "keys.toml").write_text("search = \n")
     keymap, problems = app_module.user_keymap()
     assert keymap == {} and "keys.toml" in problems[0]
+
+
+async def test_the_key_line_tells_the_keys_of_the_tab_while_the_list_has_the_focus() -> None:
+    async with running(size=(80, 24)) as (app, pilot):
+        assert "z zoom" not in fake.frame(app)
+        await press(pilot, "4")
+        assert app.screen.focused is app.triage.findings
+        assert " z zoom " in fake.frame(app).splitlines()[-1]
+        await press(pilot, "5")
+        assert " v view " in fake.frame(app).splitlines()[-1]
+        await press(pilot, "1")
+        assert "z zoom" not in fake.frame(app)
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (120, "run-2291 · 32 nodes · 256 ranks · stalled since 11-14 03:12:45 UTC"),
+        (80, "stalled since 11-14 03:12:45 UTC"),
+        (60, "stalled since 03:12"),
+    ],
+)
+async def test_the_top_line_says_since_when_at_every_width(width: int, said: str) -> None:
+    job = {"nodes": 32, "ranks": 256, "stalled_since": 1763089965.0}
+    async with running(fake.app(fake.FakeCase(fake.diagnosis(job=job))), size=(width, 24)) as (app, _):
+        assert said in fake.frame(app).splitlines()[0]
+        assert "not judged" in fake.frame(app).splitlines()[0]
+
+
+async def test_what_the_site_has_accepted_looks_like_no_open_finding() -> None:
+    known = replace(fake.PORT_DOWN, acknowledged="spare port, until March")
+    found = fake.diagnosis(findings=(known, fake.PCIE))
+    async with running(fake.app(fake.FakeCase(found)), size=(120, 36)) as (app, pilot):
+        text = fake.frame(app)
+        assert "✖" not in text and "CRITICAL" not in text
+        assert "– ACCEPTED InfiniBand port is down" in text
+        assert "1 finding · 1 acknowledged" in text.splitlines()[0]
+        await press(pilot, "j", "2")
+        while app.triage.detail.finding != known:
+            await press(pilot, "j")
+        assert "– ACCEPTED (critical)" in fake.frame(app) and "spare port, until March" in fake.frame(app)

@@ -25,6 +25,9 @@ from ..widgets.logview import LogView
 if TYPE_CHECKING:
     from ..app import DiagnoseApp
 
+MAX_NAMES = 1_000
+"""Names tried before the last one is proposed although there is such a file."""
+
 
 class ExportScreen(ModalScreen[None]):
     """Enter writes; a file that is there is overwritten only by a second enter."""
@@ -61,12 +64,17 @@ ExportScreen LogView { height: 1fr; }
         with Vertical() as box:
             box.border_title = Content(self.owner.words("Export"))
             yield TabBar(id="formats")
-            yield Input(self._stem + SUFFIXES[self.format])
+            yield Input(self._free(self.format))
             yield Bar(id="said")
             yield LogView(id="preview")
 
     def on_mount(self) -> None:
         self._show()
+
+    def _free(self, format: Format) -> str:
+        """The name proposed: one that no file has yet, so that a second report does not take the place of the first."""
+        names = (self._stem + (f"-{n}" if n > 1 else "") + SUFFIXES[format] for n in range(1, MAX_NAMES))
+        return next((name for name in names if not Path(name).exists()), self._stem + SUFFIXES[format])
 
     def _say(self, text: str, token: str = "muted") -> None:
         self.query_one("#said", Bar).show([(" " + text, token)])
@@ -93,9 +101,11 @@ ExportScreen LogView { height: 1fr; }
 
     def _choose(self, format: Format) -> None:
         box = self.query_one(Input)
-        old = SUFFIXES[self.format]
+        old, proposed = SUFFIXES[self.format], self._free(self.format)
         self.format = format
-        if box.value.endswith(old):
+        if box.value == proposed:
+            box.value = self._free(format)
+        elif box.value.endswith(old):
             box.value = box.value.removesuffix(old) + SUFFIXES[format]
         self._asked = ""
         self._show()

@@ -49,6 +49,12 @@ SearchScreen Page { height: 1fr; }
         yield Page(id="hits")
         yield Bar(id="said")
 
+    def on_mount(self) -> None:
+        self._tell(self.owner.words("enter searches, esc goes back"), "muted")
+
+    def _tell(self, text: str, token: str, more: str = "") -> None:
+        self.query_one("#said", Bar).show([(" " + text, token), ("  " + more if more else "", "muted")])
+
     @property
     def page(self) -> Page:
         return self.query_one(Page)
@@ -86,10 +92,11 @@ SearchScreen Page { height: 1fr; }
         self.owner.hits, self.owner.hit_at = hits, -1
         if grown:
             self.page.show(self._blocks(hits), keep=True)
-        text = " " + say.count(len(hits), "hit", "hits")
+        text = say.count(len(hits), "hit", "hits")
         if len(hits) >= MAX_HITS:
             text += " " + say("(there are more)")
-        self.query_one("#said", Bar).show([(text, "label"), (f"  {path} …" if path else "", "muted")])
+        keys = say("enter opens a hit, n and N walk through them") if hits else ""
+        self._tell(text, "label", f"{path} …" if path else keys)
 
     def _blocks(self, hits: Sequence[Hit]) -> list[Block]:
         blocks: list[Block] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
@@ -21,7 +22,7 @@ from ..plain import printable
 from ..widgets.bars import Bar, KeyLine
 from ..widgets.detail import Detail, TabName
 from ..widgets.findings import FindingsList
-from ..widgets.lineview import LineView, Piece
+from ..widgets.lineview import LineView, Piece, row_cells
 from ..widgets.matrix import Matrix
 from ..widgets.rankgrid import RankGrid
 
@@ -45,6 +46,8 @@ _HINTS: dict[str, tuple[str, ...]] = {
     "ranks": ("zoom", "open", "left", "right", "back"),
     "topology": ("view", "open", "left", "right", "back"),
 }
+_TAB_KEYS: dict[str, tuple[str, ...]] = {"fix": ("tick",), "ranks": ("zoom",), "topology": ("view",)}
+"""Keys that act on the tab shown while the list has the focus."""
 
 
 class TriageScreen(Screen[None]):
@@ -112,13 +115,23 @@ TriageScreen.-tiny.-opened #right { display: block; }
             elif value:
                 parts.append(str(value))
         since = diagnosis.job.get("stalled_since")
+        stalled: list[str] = []
         if isinstance(since, int | float) and 0 <= since < 253402300800:
-            parts.append(f"{say('stalled since')} {datetime.fromtimestamp(since, UTC):%m-%d %H:%M:%S} UTC")
-        title = self.owner.names[0] if self.owner.names else ""
-        left: list[Piece] = [(" diagnose ", "head"), (" · ".join([title, *parts] if title else parts), "text")]
-        count = len(diagnosis.findings)
-        right = f"{say.count(count, 'finding', 'findings')} · {len(diagnosis.unknowns)} {say('not judged')} "
-        return left, [(right, "label" if count else "muted")]
+            at = datetime.fromtimestamp(since, UTC)
+            stalled = [f"{say('stalled since')} {at:{form}}" for form in ("%m-%d %H:%M:%S UTC", "%m-%d %H:%M", "%H:%M")]
+        title = self.owner.names[:1]
+        count = sum(f.acknowledged is None for f in diagnosis.findings)
+        counted = [say.count(count, "finding", "findings"), f"{len(diagnosis.unknowns)} {say('not judged')}"]
+        if known := len(diagnosis.findings) - count:
+            counted.insert(1, f"{known} {say('acknowledged')}")
+        right: list[Piece] = [(" · ".join(counted) + " ", "label" if count else "muted")]
+        head: Piece = (" diagnose ", "head")
+        room = self.size.width - row_cells([head]) - row_cells(right) - 1
+        shorter = [[*title, *parts, *stalled[:1]], [*parts, *stalled[:1]], [*title, *stalled[:1]]]
+        shorter += [[form] for form in stalled]
+        texts = [" · ".join(some) for some in shorter]
+        fits = (text for text in texts if cell_len(text) <= room)
+        return [head, (next(fits, texts[-1]) if stalled else texts[0], "text")], right
 
     def refill(self, keep: str | None = None) -> None:
         """Build the list anew from diagnosis, filter and folds."""
@@ -142,7 +155,8 @@ TriageScreen.-tiny.-opened #right { display: block; }
         """The key line follows the focus."""
         focused = self.focused
         place = self.detail.tab if focused is not None and self.detail in focused.ancestors else "list"
-        self.query_one(KeyLine).hint(*hints(_HINTS[place], self.owner.keymap, self.owner.words))
+        ids = (*_TAB_KEYS.get(self.detail.tab, ()), *_HINTS[place]) if place == "list" else _HINTS[place]
+        self.query_one(KeyLine).hint(*hints(ids, self.owner.keymap, self.owner.words))
 
     # --- moving about -------------------------------------------------------------------------------
 
@@ -182,6 +196,9 @@ TriageScreen.-tiny.-opened #right { display: block; }
         """Back to the list."""
         self.remove_class("-opened")
         self.findings.focus()
+        self._show_top()
+
+    def on_resize(self) -> None:
         self._show_top()
 
     def on_descendant_focus(self) -> None:

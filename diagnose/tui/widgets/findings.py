@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from diagnose.model import Finding, Problem, Source, Unknown
 
-from ..items import GLYPHS, STATUS_GLYPHS, Group, Item, subjects_text, unread_text
+from ..items import ACKNOWLEDGED_GLYPH, GLYPHS, STATUS_GLYPHS, Group, Item, subjects_text, unread_text
 from ..plain import pad, shorten, wrap
 from ..words import Words
 from .lineview import LineView, Row
@@ -106,27 +106,28 @@ class FindingsList(LineView):
         return self._say.count(count, "source", "sources") + unread_text(group.members, self._say)
 
     def _finding(self, finding: Finding, indent: str, width: int) -> list[Row]:
-        token = "muted" if finding.acknowledged else finding.severity
-        head = f"{indent}{GLYPHS[finding.severity]} "
-        word = pad(self._say(finding.severity.upper()), WORD) + " "
+        known = bool(finding.acknowledged)
+        token, body = ("muted", "muted") if known else (finding.severity, "text")
+        head = f"{indent}{ACKNOWLEDGED_GLYPH if known else GLYPHS[finding.severity]} "
+        word = pad(self._say("ACCEPTED" if known else finding.severity.upper()), WORD) + " "
         inset = cell_len(head) + cell_len(word)
         room = max(8, width - inset)
         about = self._about(finding, room)
         title = wrap(finding.title, room)
         if width > 60 and len(title) == 1 and cell_len(title[0]) + cell_len(about) + 3 <= room:
             gap = " " * (room - cell_len(title[0]) - cell_len(about))
-            return [[(head + word, token), (title[0], "text"), (gap + about, "muted")]]
+            return [[(head + word, token), (title[0], body), (gap + about, "muted")]]
         if len(title) > 2:
             title = [title[0], shorten(" ".join(title[1:]), room)]
-        rows: list[Row] = [[(head + word, token), (title[0], "text")]]
-        rows.extend([(" " * inset, "text"), (line, "text")] for line in title[1:])
+        rows: list[Row] = [[(head + word, token), (title[0], body)]]
+        rows.extend([(" " * inset, "text"), (line, body)] for line in title[1:])
         rows.append([(" " * inset + shorten(about, room), "muted")])
         return rows
 
     def _about(self, finding: Finding, room: int) -> str:
         """Subjects, confidence and state; in words as short as the room asks for."""
         state = [self._say("explained")] if finding.explained_by else []
-        state += [self._say("acknowledged")] if finding.acknowledged else []
+        state += [self._say(finding.severity)] if finding.acknowledged else []
         text = ""
         for most, words in ((3, " confidence"), (3, ""), (1, " confidence"), (1, "")):
             confidence = self._say(finding.confidence + words)

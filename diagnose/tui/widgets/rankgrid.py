@@ -13,7 +13,7 @@ from .lineview import MIN_WIDTH, LineView, Piece, Row, row_cells
 
 MAX_RANKS_WIDTH = 24
 NOTE_WIDTH = 28
-"""Cells kept for what is said about a row, right of its collectives."""
+"""Cells kept for what is said about a row, right of its collectives; more of a wide view."""
 
 NARROW = 64
 """Below this width the hosts are left out."""
@@ -51,7 +51,7 @@ class RankGrid(LineView):
         self._columns = {
             "ranks": max(5, min(MAX_RANKS_WIDTH, max(sizes, default=0))),
             "host": min(16, max((cell_len(r.host[:20]) for _, r in self._ranks), default=0)),
-            "note": min(NOTE_WIDTH, max((row_cells(self._note(r)) for _, r in self._ranks), default=0)),
+            "note": max((row_cells(self._note(r)) for _, r in self._ranks), default=0),
         }
         self.content_changed()
 
@@ -110,7 +110,8 @@ class RankGrid(LineView):
     def _window(self, group: RankGroup) -> tuple[int, int, int]:
         """First and last collective that fit, and the width of a column."""
         width = max((len(s) for s in group.seqs), default=1) + 1
-        room = self.view_size.width - self._columns["ranks"] - self._host_width - self._columns["note"] - 4
+        room = self.view_size.width - self._columns["ranks"] - self._host_width - 4
+        room -= min(self._columns["note"], max(NOTE_WIDTH, room * 2 // 3))
         stop = max(1, len(group.seqs) - self._back)
         return max(0, stop - max(2, room // width)), stop, width
 
@@ -143,7 +144,7 @@ class RankGrid(LineView):
             pieces.append((f"{row.count} " + self._say("ranks") + "  ", "muted"))
         note = printable(row.note[:200])
         if row.odd:
-            return [*pieces, (note + "  " if note else "", "odd"), ("◂ " + self._say("odd one out"), "odd")]
+            return [*pieces, ("◂ " + self._say("odd one out") + "  ", "odd"), (note, "odd")]
         return [*pieces, (note, "text")]
 
     def _padded(self, host: str) -> str:
@@ -160,9 +161,11 @@ class RankGrid(LineView):
             names = " · ".join(
                 filter(None, (printable(group.name[:60]), printable(group.op[:40]), self._say(self.zoom)))
             )
-            title = f" {self._say('group')} {names}"
-            hidden = f" · {first} {self._say('earlier collectives')} ←" if first else ""
-            return [(title, "head"), (hidden, "muted")]
+            title, width = f" {self._say('group')} {names}", self.view_size.width
+            hidden = f"  ← {first} {self._say('earlier collectives')}" if first else ""
+            if cell_len(title) + cell_len(hidden) > width:
+                hidden = f"  ← {first} {self._say('earlier')}" if first else ""
+            return [(shorten(title, width - cell_len(hidden)), "head"), (hidden, "muted")]
         label = f" {self._say('rank'):>{self._columns['ranks']}}{self._padded(self._say('host'))} "
         return [(label, "muted"), ("".join(f"{s:>{width}}" for s in group.seqs[first:stop]), "muted")]
 
