@@ -7,9 +7,10 @@ entries and by the groups, where they tell it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
-from diagnose.model import Record, Source
+from diagnose.model import Evidence, Record, Source
 from diagnose.parsing.plain import load_json, load_pickle
 
 from ._digest import digest
@@ -19,23 +20,36 @@ KIND = "flight_recorder"
 TOPICS = ("flight_recorder",)
 
 _KEYS = (b"pg_config", b"pg_status", b"entries", b"profiling_name", b"record_id")
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_NAME = re.compile(r"(?:^|[_.-])trace_rank_\d{1,7}(?:\.json)?$")
 
 
 def sniff_bytes(head: bytes, name: str) -> float:
-    """0.9 for a pickle or JSON object with the keys of a dump in its first 64 KiB."""
+    """0.9 for a pickle or JSON object with the keys of a dump in its first 64 KiB; 0.5 for what has the name of a dump
+    and is empty, or has its keys in some other form: a rank left it, even if it cannot be read."""
     pickled = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
-    if not pickled and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
-        return 0.0
+    named = pickled
     found = sum(key in head for key in _KEYS) + (b"pg_config" in head and b"desc" in head and b"ranks" in head)
-    if not pickled and not any(b'"' + key + b'"' in head for key in _KEYS):
-        return 0.0
-    return 0.9 if found >= 2 else 0.0
+    if pickled or head.lstrip(_BLANK)[:1] in (b"{", b"["):
+        if found >= 2 and (pickled or any(b'"' + key + b'"' in head for key in _KEYS)):
+            return 0.9
+    else:
+        plain = head.replace(b"\0", b"")
+        named = not head or sum(key in plain for key in _KEYS) > 1
+    return 0.5 if named and _NAME.search(name.rpartition("/")[2]) else 0.0
 
 
 def scan_bytes(data: bytes, source: Source) -> Iterator[Record]:
     """One `fr_dump` and an `fr_group` per process group with more than one member. ValueError when unreadable."""
     dump, cut = _load(data)
     yield from digest(dump, cut, source)
+
+
+def unread(source: Source) -> Iterator[Record]:
+    """What is known of a dump that cannot be read: that its rank left one."""
+    heading = "flight-recorder dump that cannot be read"
+    fields = {"entries": 0, "groups": 0, "truncated": True, "unread": True}
+    yield Record("fr_dump", fields, (Evidence(source.path, 1, 1, heading),))
 
 
 def render_bytes(data: bytes, source: Source) -> Iterator[str]:
@@ -50,4 +64,6 @@ def line_count(records: Sequence[Record]) -> int:
 
 
 def _load(data: bytes) -> tuple[object, bool]:
+    if not data:
+        raise ValueError("an empty file")
     return load_pickle(data) if data[:1] == b"\x80" else load_json(data, ("entries",))

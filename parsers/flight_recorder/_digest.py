@@ -18,13 +18,14 @@ from typing import Any
 from diagnose.model import Evidence, Record, Source
 
 from ._render import entry_line, entry_text, heading
-from ._shape import Dump, common, fold_steps, shape
+from ._shape import Dump, common, fold_steps, shape, short
 from ._signatures import UNKNOWN, Signatures, operation, signature_text
 from ._transfers import MAX_PAIRS, P2P, Transfers
 
 MAX_CODES = 4_096
 """Collectives per group whose signatures are kept, the newest."""
 COALESCED = ":coalesced"
+_STATES = ("scheduled", "started", "completed")
 
 _FRAMES = re.compile(r"(?:^|/)(?:torch|torch_xla|apex|transformer_engine)/|/(?:contextlib|functools|threading)\.py$")
 
@@ -33,8 +34,8 @@ class _Progress:
     """What is added up for one process group."""
 
     __slots__ = (
-        "coalesced", "codes", "completed", "desc", "ends", "enqueued", "last", "members", "name", "parts", "pending",
-        "seqs", "started", "status_only", "transfers",
+        "coalesced", "codes", "completed", "desc", "done", "doubtful", "ends", "enqueued", "last", "members",
+        "name", "newest", "parts", "pending", "seqs", "started", "status_only", "transfers",
     )  # fmt: skip
 
     def __init__(self, name: str, desc: str, members: tuple[int, ...]) -> None:
@@ -45,14 +46,16 @@ class _Progress:
         self.pending: dict[int, int] = {}
         self.parts: set[int] = set()
         self.ends: dict[int, int] = {}
+        self.doubtful: set[int] = set()
         self.coalesced = False
-        self.last = -1
+        self.done = self.last = self.newest = -1
         self.transfers = Transfers(members)
         self.status_only = True
 
     def collective(self, seq: int, op: str, finished: bool, position: int) -> None:
         """Takes an entry. Parts of a coalesced call are recorded without events, under the number of its end, and read
-        `scheduled` for ever: the end tells, and where the dump lacks it, the call was complete."""
+        `scheduled` for ever: the end tells, and where the dump lacks it, the call was complete. They follow each
+        other; the same number after others is a copy of an entry."""
         self.coalesced |= op.endswith(COALESCED)
         if finished:
             self.pending.pop(seq, None)
@@ -61,16 +64,20 @@ class _Progress:
             self.pending.setdefault(seq, position)
             self.ends[seq] = position
             self.parts.discard(seq)
-        elif seq in self.pending:
-            self.parts.add(seq)
-        else:
+        elif seq not in self.pending:
             self.pending[seq] = position
+        elif seq == self.newest:
+            self.parts.add(seq)
+        self.newest = seq
 
     def close(self) -> None:
-        """After the last entry."""
+        """After the last entry. Of an unreadable state, what came before a completed operation is complete."""
         for seq in self.parts:
             del self.pending[seq]
             self.completed = max(self.completed, seq)
+        for seq, position in list(self.pending.items()):
+            if position < self.done and seq < self.completed and seq in self.doubtful:
+                del self.pending[seq]
 
     @property
     def first_pending(self) -> int:
@@ -86,13 +93,16 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
     own: dict[str, set[int]] = {}
     gloo = _backend(dump) == "gloo"
     bad = completed_seen = 0
+    last_bad = -1
     for position, entry in enumerate(dump.entries):
         try:
             pg = entry.get("pg_id", -1)
             pair = entry.get("process_group")
-            name = pair[0] if pair else str(pg)
+            name = pair[0] if pair else short(pg, 20)
             op = entry["profiling_name"]
             state = entry["state"]
+            if type(pg) is not int or type(name) is not str or type(op) is not str:
+                raise TypeError
             progress = groups.get((pg, name))
             if progress is None:
                 progress = groups[pg, name] = _new(dump, pg, name, pair)
@@ -113,9 +123,12 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
                 raise TypeError
             code = signatures.code(entry)
             progress.collective(seq, op, finished, position)
-        except (KeyError, TypeError, AttributeError, IndexError):
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError):
             bad += 1
+            last_bad = position
             continue
+        if state not in _STATES:
+            progress.doubtful.add(seq)
         progress.status_only = False
         progress.seqs.append(seq)
         progress.codes.append(code)
@@ -125,7 +138,7 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
         if finished:
             completed_seen += 1
             if seq > progress.completed:
-                progress.completed = seq
+                progress.completed, progress.done = seq, position
         if finished or state == "started":
             progress.started = max(progress.started, seq)
     if dump.entries and bad == len(dump.entries):
@@ -134,9 +147,12 @@ def digest(raw: object, cut: bool, source: Source) -> Iterator[Record]:
         progress.close()
     _take_status(dump, groups)
     rank, candidates = _identity(dump, groups, own)
-    yield _dump_record(dump, cut, rank, candidates, groups, signatures, bool(completed_seen), source)
+    open_end = cut or 0 <= last_bad == len(dump.entries) - 1
+    yield _dump_record(dump, open_end, rank, candidates, groups, signatures, bool(completed_seen), source)
     if cut or bad:
-        text = "ends in the middle; what came before was read" if cut else f"{bad} entries cannot be read"
+        count = "1 entry" if bad == 1 else f"{bad} entries"
+        text = "ends in the middle; what came before was read" if cut else f"{count} cannot be read"
+        text += ", the last among them, so that how far its rank came is not known" if open_end and not cut else ""
         yield Record(
             "parse_problem",
             {"text": f"flight-recorder dump: {text}"},
@@ -238,12 +254,14 @@ def _dump_record(
         "only_active": bool(dump.entries) and not completed,
     }  # fmt: skip
     world = max((max(g.members) + 1 for g in dump.groups.values() if g.members), default=0)
+    whole = next((g.members for g in dump.groups.values() if g.desc == "default_pg"), ())
     pending = [dump.entries[p.first_pending] for p in groups.values() if p.first_pending >= 0]
     limits = [t for e in pending if isinstance(t := e.get("timeout_ms"), int) and 0 < t < 1 << 40]
     texts = ";".join(f"{code}={text.replace(';', ',')}" for code, text in signatures.texts.items())
     optional = {
         "backend": _backend(dump), "identity": "content" if rank is not None else "", "world": world or None,
         "candidates": fold_steps(tuple(sorted(candidates))), "fresh": _fresh(dump) or None,
+        "whole": fold_steps(whole),
         "first_at": _time(dump.entries[0]) if dump.entries else None,
         "last_at": _time(dump.entries[-1]) if dump.entries else None, "truncated": cut or None, "signatures": texts,
         "timeout_ms": float(max(limits)) if limits else None,
@@ -268,18 +286,18 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
         optional[name] = number if number >= 0 else None
     if p.seqs:
         optional["first_seq"], optional["codes"] = _codes(p)
-        optional["last_op"] = operation(str(dump.entries[p.last]["profiling_name"])[:80])
+        optional["last_op"] = operation(dump.entries[p.last]["profiling_name"][:80])
         optional["last_at"] = _time(dump.entries[p.last])
     if p.first_pending >= 0:
         entry = dump.entries[p.first_pending]
         seq = entry.get("collective_seq_id", entry.get("seq_id"))
         end = dump.entries[p.ends.get(seq, p.first_pending)]
         site, barrier = _site(entry)
-        op = operation(str(entry["profiling_name"])[:80])
+        op = operation(short(entry["profiling_name"], 80))
         optional |= {
             "pending_seq": seq, "pending_retired": end.get("retired") is True or None,
             "pending_op": "barrier" if barrier or op.endswith("barrier") else op,
-            "pending_signature": _safe_signature(entry), "pending_state": str(end["state"])[:20],
+            "pending_signature": _safe_signature(entry), "pending_state": short(end["state"], 20),
             "pending_count": len(p.pending), "pending_order": p.first_pending, "pending_at": _time(entry),
             "pending_site": site,
         }  # fmt: skip
@@ -291,9 +309,9 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
         optional |= {
             "p2p": " ".join(f"{kind}{peer}*{count}" for (kind, peer), count in pairs),
             "p2p_head": " ".join(f"{kind}{peer}" for kind, peer in sorted(set(head))[:MAX_PAIRS]),
-            "p2p_op": operation(str(entry["profiling_name"])[:80]), "p2p_order": position,
+            "p2p_op": operation(short(entry["profiling_name"], 80)), "p2p_order": position,
             "p2p_seq": number if number >= 0 else None, "p2p_at": _time(entry),
-            "p2p_state": str(dump.entries[p.transfers.end(number, position)]["state"])[:20],
+            "p2p_state": short(dump.entries[p.transfers.end(number, position)]["state"], 20),
         }  # fmt: skip
     fields.update({name: value for name, value in optional.items() if value not in (None, "")})
     shown = [x for x in (p.first_pending, *(t[0] for t in transfers[:1])) if x >= 0]
@@ -333,6 +351,7 @@ def _site(entry: dict[str, Any]) -> tuple[str, bool]:
         if name == "barrier" and "distributed_c10d" in file:
             barrier = True
         if not _FRAMES.search(file):
-            short = "/".join(file.split("/")[-2:])[:120]
-            return f"{name[:80]} ({short}:{line})" if isinstance(line, int) else f"{name[:80]} ({short})", barrier
+            place = "/".join(file.split("/")[-2:])[:120]
+            where = f"{place}:{short(line, 20)}" if isinstance(line, int) else place
+            return f"{name[:80]} ({where})", barrier
     return "", barrier

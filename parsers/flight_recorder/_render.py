@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ._shape import Dump, fold_steps, shape
+from ._shape import Dump, fold_steps, shape, short
 
 
 def rendered(raw: object) -> Iterator[str]:
@@ -36,18 +36,20 @@ def entry_text(entry: Any, dump: Dump) -> str:
         return "unreadable entry"
     pair = entry.get("process_group")
     group = (
-        " ".join(str(p)[:80] for p in pair[:2]) if isinstance(pair, list | tuple) else str(entry.get("pg_id", "?"))[:20]
+        " ".join(short(p, 80) for p in pair[:2])
+        if isinstance(pair, list | tuple)
+        else short(entry.get("pg_id", "?"), 20)
     )
     number = (
         entry.get("p2p_seq_id") if entry.get("is_p2p") is True else entry.get("collective_seq_id", entry.get("seq_id"))
     )
     sizes = "".join(_size(s) for s in _some(entry.get("input_sizes")))
     dtypes = ",".join(d[:20] for d in _some(entry.get("input_dtypes")) if isinstance(d, str))
-    state = str(entry.get("state"))[:20]
+    state = short(entry.get("state"), 20)
     retired = " retired" if entry.get("retired") is True else ""
-    name = str(entry.get("profiling_name"))[:80]
-    record = str(entry.get("record_id"))[:20]
-    return f"#{str(number)[:20]} {name} {sizes} {dtypes} {state}{retired}, group {group}, record {record}"
+    name = short(entry.get("profiling_name"), 80)
+    record = short(entry.get("record_id"), 20)
+    return f"#{short(number, 20)} {name} {sizes} {dtypes} {state}{retired}, group {group}, record {record}"
 
 
 def _some(value: Any) -> list[Any]:
@@ -57,4 +59,4 @@ def _some(value: Any) -> list[Any]:
 def _size(value: Any) -> str:
     if not isinstance(value, list) or not all(type(n) is int for n in value[:16]):
         return "[?]"
-    return "[" + ",".join(map(str, value[:16])) + "]"
+    return "[" + ",".join(short(n, 20) for n in value[:16]) + "]"

@@ -11,6 +11,8 @@ MAX_ENTRIES = 50_000
 MAX_GROUPS = 4_000
 MAX_MEMBERS = 1 << 20
 MAX_MEMBERS_TEXT = 6_000
+MAX_BITS = 256
+"""Whole numbers of more bits are not written out."""
 _LIST = re.compile(r"\s*\[[\d,\s]*\]\s*")
 
 
@@ -90,9 +92,20 @@ def _status(status: object) -> dict[int, Mapping[str, Any]]:
     found: dict[int, Mapping[str, Any]] = {}
     if isinstance(status, dict):
         for key, value in list(status.items())[:MAX_GROUPS]:
-            if isinstance(value, dict) and str(key).isdecimal():
-                found[int(key)] = value
+            if isinstance(value, dict) and short(key, 12).isdecimal():
+                found[int(short(key, 12))] = value
     return found
+
+
+def short(value: object, limit: int) -> str:
+    """Text and numbers as text of at most `limit` characters; anything else, whatever it holds, as a mark."""
+    if isinstance(value, str):
+        return value[:limit]
+    if value is None or isinstance(value, bool | float):
+        return str(value)[:limit]
+    if isinstance(value, int):
+        return str(value)[:limit] if value.bit_length() < MAX_BITS else "a huge number"[:limit]
+    return "[?]"
 
 
 _folded: dict[tuple[int, ...], str] = {}

@@ -7,6 +7,8 @@ import zlib
 from array import array
 from typing import Any
 
+from ._shape import short
+
 MAX_SIGNATURES = 200
 MAX_TENSORS = 16
 UNKNOWN = 0
@@ -16,10 +18,19 @@ _UNEVEN = re.compile(
 )
 
 
+_DATATYPE = re.compile(
+    r"Byte|Char|Short|U?Int(?:\d{1,2})?|Long|Half|Float|Double|BFloat16|Bool|Undefined|Complex(?:Half|Float|Double)"
+    r"|Float[48]_\w{1,20}|QU?Int\w{1,8}|Bits\w{1,8}"
+)
+"""Names of torch's scalar types (torch 2.2 to 2.14)."""
+_WITHOUT_TENSORS = re.compile(r"barrier|coalesced|allreduce_sparse", re.IGNORECASE)
+
+
 class Signatures:
-    """Codes of signatures; code 0 is a signature that cannot be read."""
+    """Codes of signatures; code 0 is a signature that cannot be read, or that lacks its datatype or sizes."""
 
     def __init__(self) -> None:
+        self._typed = False
         self._codes: dict[tuple[Any, ...], int] = {}
         self.texts: dict[int, str] = {}
 
@@ -28,6 +39,8 @@ class Signatures:
         try:
             inputs, outputs = entry["input_sizes"], entry["output_sizes"]
             dtypes = entry.get("input_dtypes", ())
+            if not all(type(d) is str for d in dtypes[:MAX_TENSORS]):
+                return UNKNOWN
             if len(inputs) == 1 and len(outputs) == 1 and len(dtypes) == 1:
                 key: tuple[Any, ...] = (
                     entry["profiling_name"], array("q", inputs[0]).tobytes(), array("q", outputs[0]).tobytes(),
@@ -39,12 +52,30 @@ class Signatures:
         except (KeyError, TypeError, OverflowError):
             return UNKNOWN
         if known is None:
+            self._typed |= "input_dtypes" in entry
+            if not self._complete(entry):
+                self._codes[key] = UNKNOWN
+                return UNKNOWN
             text = signature_text(entry)
             known = zlib.crc32(text.encode("utf-8", "replace")) or 1
             self._codes[key] = known
             if len(self.texts) < MAX_SIGNATURES:
                 self.texts[known] = text
         return known
+
+    def _complete(self, entry: dict[str, Any]) -> bool:
+        """Whether it tells what must be compared. Dumps of old versions have no datatypes at all."""
+        inputs, outputs, dtypes = entry["input_sizes"], entry["output_sizes"], entry.get("input_dtypes")
+        if dtypes is None:
+            return not self._typed
+        if not all(_DATATYPE.fullmatch(d) for d in dtypes[:MAX_TENSORS]):
+            return False
+        if _UNEVEN.search(operation(entry["profiling_name"][:80])):
+            return bool(dtypes)
+        if not inputs or not outputs or not dtypes:
+            bare = not inputs and not outputs and not dtypes
+            return bare and bool(_WITHOUT_TENSORS.search(short(entry["profiling_name"], 80)))
+        return len(dtypes) == len(inputs)
 
     @staticmethod
     def _key(entry: dict[str, Any], inputs: list[Any], outputs: list[Any], dtypes: list[Any]) -> tuple[Any, ...]:

@@ -7,15 +7,13 @@ moment's: its rank counts as unknown.
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase
+from diagnose.tables.progress.placing import OTHER_MOMENT_S, last_at, place, unfold_steps
 
-STALE_S = 3_600.0
-"""Dumps are written within minutes of each other; one that is an hour older stems from an earlier failure."""
 SYMMETRIC = ("all_reduce", "_all_gather_base", "_reduce_scatter_base", "all_to_all", "alltoall_base", "barrier",
              "all_reduce_barrier", "allreduce", "all_gather", "reduce_scatter")  # fmt: skip
 """Operations that complete on no rank before all have entered."""
@@ -77,7 +75,8 @@ class Group:
 
 @dataclass(slots=True)
 class Recording:
-    """All dumps; `running` when they show that the job moved on while they were taken."""
+    """All dumps; `running` when they show that the job moved on while they were taken. `foreign` dumps stem from a job
+    with other ranks and are left out."""
 
     dumps: dict[int, Fact] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
@@ -85,6 +84,7 @@ class Recording:
     stale: set[int] = field(default_factory=set)
     cut: set[int] = field(default_factory=set)
     unplaced: int = 0
+    foreign: int = 0
     world: int = 0
     running: bool = False
 
@@ -101,14 +101,15 @@ def recording(base: FactBase) -> Recording:
     found = Recording()
     if not dumps:
         return found
-    for rank, dump in _placed(dumps, base, found):
+    placed = place(dumps, base)
+    found.contested, found.stale, found.unplaced = placed.contested, placed.stale, placed.unplaced
+    found.foreign = len(dumps) - len(placed.kept)
+    for rank, dump in placed.dumps.items():
         if dump.fields.get("truncated") is True:  # what is cut off is the newest
             found.cut.add(rank)
         else:
             found.dumps[rank] = dump
-    _drop_old(found)
-    _drop_other_layouts(found, by_source)
-    found.world = max((w for d in dumps if isinstance(w := d.fields.get("world"), int)), default=0)
+    found.world = max((w for d in placed.kept if isinstance(w := d.fields.get("world"), int)), default=0)
     groups: dict[tuple[str, str], Group] = {}
     folds: dict[str, tuple[int, ...]] = {}
     for rank, dump in sorted(found.dumps.items()):
@@ -124,16 +125,6 @@ def recording(base: FactBase) -> Recording:
     fresh = sum("fresh" in dump.fields for dump in found.dumps.values())
     found.running |= fresh * 2 > len(found.dumps)  # long after a stall began, nothing has just completed
     return found
-
-
-def unfold_steps(text: str) -> tuple[int, ...]:
-    """`0-7,16-56:8` as ranks."""
-    ranks: list[int] = []
-    for part in filter(None, text.split(",")):
-        span, _, step = part.partition(":")
-        first, _, last = span.partition("-")
-        ranks.extend(range(int(first), int(last or first) + 1, int(step or 1)))
-    return tuple(ranks)
 
 
 def _row(rank: int, fact: Fact) -> Row:
@@ -155,94 +146,6 @@ def _int(value: object, default: int | None = None) -> int | None:
     return value if isinstance(value, int) else default
 
 
-def _placed(dumps: list[Fact], base: FactBase, found: Recording) -> Iterable[tuple[int, Fact]]:
-    claims: dict[int, list[Fact]] = defaultdict(list)
-    by_name = Counter(d.fields.get("rank") for d in dumps if d.fields.get("identity") != "content")
-    on_host: dict[str, list[int]] = defaultdict(list)
-    for rank, host in sorted(base.rank_host.items()):
-        on_host[host].append(rank)
-    numbers = _numbers(dumps)
-    for dump in dumps:
-        rank, told = dump.fields.get("rank"), dump.fields.get("identity") == "content"
-        if rank is None:
-            rank = numbers.get(dump.evidence[0].source)
-        candidates = unfold_steps(str(dump.fields.get("candidates", "")))
-        if not told:
-            if isinstance(rank, int) and by_name[rank] > 1:
-                rank = _by_host(rank, on_host.get(str(dump.fields.get("host")), [])) or rank
-            if candidates and rank not in candidates:
-                rank = candidates[0] if len(candidates) == 1 else None
-        if isinstance(rank, int):
-            claims[rank].append(dump)
-        else:
-            found.unplaced += 1
-    for rank, several in claims.items():
-        several.sort(key=lambda d: (d.fields.get("identity") != "content", -_last(d), d.evidence[0].source))
-        best = several[0]
-        rivals = [d for d in several[1:] if d.fields.get("identity") == best.fields.get("identity")]
-        if any(_last(d) != _last(best) and abs(_last(d) - _last(best)) < STALE_S for d in rivals):
-            found.contested.add(rank)
-        yield rank, best
-
-
-_NUMBER = re.compile(r"(\d{1,6})\D{0,12}$")
-
-
-def _numbers(dumps: Sequence[Fact]) -> dict[str, int]:
-    """Source -> number at the end of its name, where names tell no rank otherwise and these numbers are ranks: each
-    below the size of the job, and each of one dump or copies of it."""
-    found: dict[str, int] = {}
-    contents: dict[int, set[tuple[object, ...]]] = defaultdict(set)
-    for dump in dumps:
-        source, f = dump.evidence[0].source, dump.fields
-        m = _NUMBER.search(source.rpartition("/")[2].partition(".")[0])
-        world = f.get("world")
-        if m and f.get("rank") is None and (not isinstance(world, int) or int(m[1]) < world):
-            found[source] = int(m[1])
-            if f.get("truncated") is not True:
-                contents[int(m[1])].add((f.get("first_at"), f.get("last_at"), f.get("entries")))
-    return found if len(contents) > 1 and all(len(c) == 1 for c in contents.values()) else {}
-
-
-def _by_host(local: int, ranks: list[int]) -> int | None:
-    """Files named by local rank in a folder per host: the rank with that place on the host."""
-    return ranks[local] if local < len(ranks) and local not in ranks else None
-
-
-def _last(dump: Fact) -> float:
-    at = dump.fields.get("last_at")
-    return at if isinstance(at, float) else 0.0
-
-
-def _drop_old(found: Recording) -> None:
-    times = sorted(t for d in found.dumps.values() if (t := _last(d)))
-    if len(times) < 3:
-        return
-    middle = times[len(times) // 2]
-    for rank, dump in list(found.dumps.items()):
-        if 0 < _last(dump) < middle - STALE_S:
-            found.stale.add(rank)
-            del found.dumps[rank]
-
-
-def _drop_other_layouts(found: Recording, by_source: Mapping[str, Sequence[Fact]]) -> None:
-    """Dumps of a job with another world (another attempt, another job), told by the members of the first group: those
-    of the newest dump count."""
-    layouts: dict[str, list[int]] = defaultdict(list)
-    for rank, dump in found.dumps.items():
-        for fact in by_source[dump.evidence[0].source]:
-            if fact.fields.get("desc") == "default_pg" and "members" in fact.fields:
-                layouts[str(fact.fields["members"])].append(rank)
-    if len(layouts) < 2:
-        return
-    newest = max(layouts.values(), key=lambda ranks: (max(_last(found.dumps[r]) for r in ranks), len(ranks)))
-    for ranks in layouts.values():
-        if ranks is not newest:
-            found.stale.update(ranks)
-            for rank in ranks:
-                found.dumps.pop(rank, None)
-
-
 RUNNING_S = 30.0
 """Dumps of a stall show its last operations; where one is behind what its peers completed, and yet was taken within so
 much of theirs, the job was running (chosen by us)."""
@@ -255,14 +158,19 @@ def _drop_inconsistent(found: Recording) -> None:
         rows = {rank: row for rank, row in group.rows.items() if "codes" in row.fact.fields}
         if len(rows) < 2:
             continue
-        top = max(rows.values(), key=lambda r: r.completed)
-        slack = 1 if str(top.fact.fields.get("last_op")) in SYMMETRIC else 16
-        for rank, row in rows.items():
-            if row.enqueued is not None and row.enqueued < top.completed - slack:
-                found.stale.add(rank)
-    moments = sorted(_last(d) for r, d in found.dumps.items() if r not in found.stale)
+        while rows:
+            top = max(rows.values(), key=lambda r: r.completed)
+            slack = 1 if str(top.fact.fields.get("last_op")) in SYMMETRIC else 16
+            behind = {r for r, row in rows.items() if row.enqueued is not None and row.enqueued < top.completed - slack}
+            newer = [r for r in behind if last_at(found.dumps[r]) > last_at(found.dumps[top.rank]) + OTHER_MOMENT_S]
+            if len(newer) * 2 <= len(behind) or len(behind) < 2:
+                found.stale |= behind
+                break
+            found.stale.add(top.rank)  # it completed more, but long before the others were written
+            del rows[top.rank]
+    moments = sorted(last_at(d) for r, d in found.dumps.items() if r not in found.stale)
     for rank in found.stale & found.dumps.keys():
-        found.running |= bool(moments) and abs(moments[len(moments) // 2] - _last(found.dumps[rank])) < RUNNING_S
+        found.running |= bool(moments) and abs(moments[len(moments) // 2] - last_at(found.dumps[rank])) < RUNNING_S
         del found.dumps[rank]
         for group in found.groups:
             group.rows.pop(rank, None)
@@ -280,7 +188,7 @@ def symptom_age(found: Recording) -> float:
             if row.at is None or rank not in found.dumps:
                 continue
             taken = row.fact.fields.get("at")
-            oldest = max(oldest, _last(found.dumps[rank]) - row.at)
+            oldest = max(oldest, last_at(found.dumps[rank]) - row.at)
             if isinstance(taken, float | int):
                 oldest = max(oldest, taken - row.at - TAKEN_SLACK_S)
     return oldest

@@ -74,3 +74,16 @@ def test_numbers_of_the_status_alone_make_no_dump_an_old_one() -> None:
     active[2] = []
     found = judged({f"d_{r}": (e, 4) for r, e in active.items()}, status=told)
     assert suspects(found) == {2}
+
+
+def test_an_old_dump_of_one_rank_takes_no_newer_ones_with_it() -> None:
+    old = [entry(WORLD, "all_reduce", "completed", seq=n, at=n) for n in (900, 901, 902)]
+    new = {
+        r: [entry(WORLD, "all_reduce", "completed", seq=n, at=40_000 + n) for n in (10, 11, 12)]
+        + ([] if r == 2 else [entry(WORLD, "all_reduce", "scheduled", seq=13, at=40_013)])
+        for r in range(7)
+    }
+    dumps = {f"a_{r}": (e, 8) for r, e in new.items()}
+    assert suspects(judged(dumps | {"a_7": (old, 8)}, pipe=False)) == {2}
+    again = {f"fr-{r}.bin": (e, 8) for r, e in new.items()} | {"before/fr-7.bin": (old, 8), "before/fr-6.bin": (old, 8)}
+    assert suspects(judged(again, pipe=False, numbered=True)) == {2}
