@@ -121,6 +121,7 @@ def parse(source: Source, by_kind: Mapping[str, ModuleType], tz: str | None) -> 
         except guarded.Unreadable as error:
             problems.append(Problem(f"{kind}: {error}", source.path))
             status = "error"
+            records += parser.unread(source) if hasattr(parser, "unread") else ()
         except OSError as error:
             problems.append(Problem(f"cannot be read: {error.strerror or error}", source.path))
             status = "error"

@@ -208,7 +208,7 @@ def _source(f: Found, entry: Entry | None, names: _Names) -> Source:
 
 def _recognised(source: Source, f: Found, sniffer: _Sniffer) -> Source:
     if source.size == 0:
-        return replace(source, status="empty")
+        return replace(source, status="empty", kinds=sniffer.binary_kinds(b"", f.name))
     with f.location.open("rb") as handle:
         head = handle.read(SAMPLE)
     binary_kinds = sniffer.binary_kinds(head, f.name)

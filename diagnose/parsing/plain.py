@@ -13,6 +13,9 @@ import pickle
 import struct
 from typing import Any, NoReturn
 
+MAX_DIGITS = 400
+"""Longer whole numbers are read as None."""
+
 
 class NotPlain(ValueError):
     """The bytes are no plain data: damaged, or they ask for a class."""
@@ -86,20 +89,26 @@ def _salvage_pickle(data: bytes) -> Any:
 def load_json(data: bytes, lists: tuple[str, ...] = ()) -> tuple[Any, bool]:
     """The value, and whether the text was cut short: then the top-level keys before the cut, and what the lists named
     in `lists` held. NotPlain for damage."""
-    text = data.decode("utf-8", "replace")
+    text = data.decode("utf-8-sig", "replace")
     try:
         return json.loads(text), False
     except RecursionError:
         raise NotPlain("JSON nested too deeply") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         found = _salvage_json(text, lists)
         if found is None:
             raise NotPlain(f"damaged JSON: {error}"[:200]) from None
         return found, True
+    except ValueError:  # only numbers of thousands of digits
+        return json.loads(text, parse_int=_number), False
+
+
+def _number(digits: str) -> int | None:
+    return int(digits) if len(digits) <= MAX_DIGITS else None
 
 
 def _salvage_json(text: str, lists: tuple[str, ...]) -> dict[str, Any] | None:
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=_number)
     position, found = _skip(text, 0), dict[str, Any]()
     if text[position : position + 1] != "{":
         return None

@@ -213,3 +213,73 @@ def test_transfers_of_a_batch_are_as_far_as_its_end() -> None:
     assert told == {"p2p": "r0*1 s2*1", "p2p_head": "r0 s2", "p2p_seq": 2, "p2p_state": "scheduled"}
     (active,) = groups(read(pickle.dumps(dump([*first, *second]), 2))).values()
     assert active.fields["p2p"] == "r0*1 s2*1"
+
+
+def test_an_unreadable_state_before_completed_operations_is_not_pending() -> None:
+    (group,) = groups(read(pickle.dumps(dump([entry(7), entry(8, state="co-pleted"), entry(9)]), 2))).values()
+    assert "pending_seq" not in group.fields
+    (group,) = groups(read(pickle.dumps(dump([entry(7), entry(8), entry(9, state="sched")]), 2))).values()
+    assert group.fields["pending_seq"] == 9
+
+
+def test_copies_of_entries_are_no_parts_of_a_coalesced_call() -> None:
+    made = [entry(7), entry(8), entry(9, state="scheduled")]
+    (group,) = groups(read(pickle.dumps(dump(made * 2), 2))).values()
+    assert (group.fields["completed"], group.fields["pending_seq"]) == (8, 9)
+
+
+def test_an_unreadable_last_entry_leaves_open_how_far_the_rank_came() -> None:
+    records = read(pickle.dumps(dump([entry(7), entry(8), {}]), 2))
+    assert next(r for r in records if r.kind == "fr_dump").fields["truncated"] is True
+    records = read(pickle.dumps(dump([entry(7), {}, entry(8)]), 2))
+    assert "truncated" not in next(r for r in records if r.kind == "fr_dump").fields
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {"input_dtypes": [None]},
+        {"input_dtypes": ["Floa|"]},
+        {"input_dtypes": []},
+        {"input_sizes": [], "output_sizes": []},
+        {"input_sizes": []},
+    ],
+)
+def test_what_a_damaged_entry_does_not_tell_is_no_signature(lacking: dict[str, Any]) -> None:
+    (group,) = groups(read(pickle.dumps(dump([entry(7), entry(8, **lacking), entry(9)]), 2))).values()
+    codes = array("I", zlib.decompress(base64.b64decode(str(group.fields["codes"]))))
+    assert codes[0] == codes[2] != 0
+    assert codes[1] == 0
+
+
+def test_json_with_a_byte_order_mark_and_numbers_without_end() -> None:
+    made = json.dumps(dump([entry(7), entry(8)]))
+    (group,) = groups(read(b"\xef\xbb\xbf" + made.encode())).values()
+    assert group.fields["completed"] == 8
+    endless = made.replace('"record_id": 107', '"record_id": ' + "9" * 5_000)
+    (group,) = groups(read(endless.encode())).values()
+    assert group.fields["completed"] == 8
+    huge = dump([entry(7, record_id=1 << 20_000), entry(8, collective_seq_id=1 << 20_000), entry(9)])
+    (group,) = groups(read(pickle.dumps(huge, 2))).values()
+    assert group.fields["completed"] == 9
+
+
+@pytest.mark.parametrize("key", ["state", "process_group", "profiling_name", "input_dtypes", "record_id", "frames"])
+def test_lists_that_share_lists_are_not_written_out(key: str) -> None:
+    shared: Any = ["x"] * 10
+    for _ in range(8):
+        shared = [shared] * 10
+    made = [entry(7), entry(8, **{key: shared}), entry(9)]
+    assert groups(read(pickle.dumps(dump(made), 2)))["0"].fields["completed"] == 9
+
+
+@pytest.mark.parametrize("form", [b"", b"// dump\n%s", "utf-16"])
+def test_a_file_that_a_rank_left_is_known_even_if_it_cannot_be_read(form: bytes | str) -> None:
+    text = json.dumps(dump([entry(7)]))
+    data = text.encode(form) if isinstance(form, str) else form % text.encode() if form else form
+    assert PARSER.sniff_bytes(data[:65536], "logs/nccl_trace_rank_5") == 0.5
+    assert PARSER.sniff_bytes(data[:65536], "notes.txt") == 0
+    with pytest.raises(ValueError):
+        read(data)
+    (record,) = PARSER.unread(Source("s1", "nccl_trace_rank_5"))
+    assert not vocabulary().check(record.kind, record.fields)
