@@ -61,6 +61,9 @@ _READERS: dict[str, Callable[[Sequence[Line], str, Source], Iterator[Record]]] =
 }
 _SPANS_BLANKS = ("Coalesce parameters", "counters", "module", "Standard stats")
 
+_GOES_ON = ("Settings", "Features")
+"""Answers whose lines are told from others even behind a blank line."""
+
 
 def _typed(text: str) -> str | None:
     """The interface of an ethtool command in a line; prose about ethtool is none."""
@@ -117,6 +120,8 @@ class _Block:
     first: Line
     lines: list[Line] = field(default_factory=list)
     error: Line | None = None
+    gap: bool = False
+    """A blank line came, as a pager or a chat leaves it; what goes on then must look like this answer."""
 
 
 class Reader:
@@ -185,7 +190,9 @@ class Reader:
         block, text = self.block, own.text
         assert block is not None
         if not text.strip():
-            if block.kind not in _SPANS_BLANKS and block.lines:
+            if block.kind in _GOES_ON:
+                block.gap = bool(block.lines)
+            elif block.kind not in _SPANS_BLANKS and block.lines:
                 yield from self.finish()
         elif _NOISE.match(text) or _ERROR.match(text):
             block.error = block.error or line
@@ -198,6 +205,8 @@ class Reader:
 
     @staticmethod
     def _belongs(block: _Block, text: str) -> bool:
+        if block.gap and block.kind == "Settings" and text[:1] != "\t":
+            return False
         if block.kind == "counters":
             return _counters.COUNTER.match(text) is not None or text.startswith("    ")
         if block.kind == "Features":

@@ -194,3 +194,14 @@ def test_foreign_text_yields_nothing() -> None:
 def test_hostile_text_never_breaks_it(text: str) -> None:
     ETHTOOL.sniff(text, "x")
     support.run(ETHTOOL, text)
+
+
+def test_blank_lines_of_a_pager_do_not_end_an_answer() -> None:
+    link = "Settings for eth2:\n\tSpeed: 100000Mb/s\n{0}\tDuplex: Full\n\tLink detected: yes\n"
+    flags = "Features for eth2:\nrx-checksumming: on\n{0}tx-checksumming: off\n"
+    for text in (link, flags):
+        assert [r.fields for r in support.run(ETHTOOL, text.format("\n"))] == [
+            r.fields for r in support.run(ETHTOOL, text.format(""))
+        ]
+    other = support.run(ETHTOOL, link.format("") + "\nCA 'mlx5_0'\n\tSpeed: 7Mb/s\n")
+    assert [r.fields.get("speed_mbps") for r in support.of(other, "nic_link")] == [100000]
