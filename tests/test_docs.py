@@ -259,3 +259,10 @@ def test_the_flag_for_new_pythons_is_that_of_the_setup():
     (flag,) = re.findall(r"CPPFLAGS=(\S+) pip install (?:durable-rules==\S+)", guide)
     assert f'"{flag}"' in setup
     assert re.findall(r"durable-rules==([\d.]+)", guide) == re.findall(r"durable-rules==([\d.]+)", setup)
+
+
+def test_the_sample_of_a_report_is_what_the_command_prints() -> None:
+    (sample,) = [b for b in blocks("docs/reports.md") if b.language == "text"]
+    command = [sys.executable, "-m", "diagnose", "analyze", "stall-late-rank", "-q"]
+    said = subprocess.run(command, cwd=TOP / "fixtures", capture_output=True, text=True, timeout=SECONDS)
+    assert said.stdout.splitlines()[:3] == sample.text.splitlines()
