@@ -1,6 +1,6 @@
 """Flight-recorder dumps of large jobs: wall time and memory against merely unpickling the same files safely.
 
-    python benchmarks/stall_scale.py [--ranks 256 1024 4096] [--entries 2000] [--jobs N] [--folder DIR]
+    python benchmarks/stall_scale.py [--ranks 256 1024 4096] [--huge] [--entries 2000] [--jobs N] [--folder DIR]
 
 Prints, per size, the seconds of unpickling on one core, the seconds of the whole analysis, their ratio, the peak of
 resident memory over all processes; and the slope between the smallest and the largest size.
@@ -157,6 +157,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, nargs="+", default=[256, 1024, 4096])
+    parser.add_argument("--huge", action="store_true", help="16,384 ranks as well: 6 GB of dumps")
     parser.add_argument("--entries", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=None)
@@ -164,7 +165,7 @@ def main() -> None:
     rows: list[tuple[int, float, float]] = []
     script = Path(tempfile.mkdtemp(prefix="stall-scale-")) / "analyse.py"
     script.write_text(_ANALYSE)
-    for world in options.ranks:
+    for world in [*options.ranks, *([16_384] if options.huge else [])]:
         folder = Path(tempfile.mkdtemp(prefix=f"dumps-{world}-", dir=options.folder))
         late = write(folder, world, options.entries)
         size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
