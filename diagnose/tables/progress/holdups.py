@@ -58,7 +58,8 @@ class Judge:
         alone: bool,
     ) -> None:
         self._base, self._found, self._crashes, self._verdict = base, found, crashes, verdict
-        self._certain, self._alone, self._one_end = certain, alone, False
+        self._certain, self._opens, self._one_end = certain, alone, False
+        self._alone = alone and not found.moved
         self._tops = {
             id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
             for g in found.groups
@@ -79,7 +80,7 @@ class Judge:
         open_ends = [e for e in all_ends if e.kind in ("unknown", "stuck")]
         decided = bool(self._verdict.guilty) or any(e.kind == "ring" for e in all_ends)
         for end in open_ends[:MAX_GROUPS]:
-            sure = self._certain or (self._alone and len(self._verdict.waiting) * 2 >= len(self._found.dumps))
+            sure = self._certain or (self._opens and len(self._verdict.waiting) * 2 >= len(self._found.dumps))
             if sure and end.operations and (not decided or self._crashed(end)):
                 self._open(end)
 
@@ -155,8 +156,8 @@ class Judge:
         odd = odd or miscounted(self._found, operations, ranks)
         odd = odd or against_the_order(self._found, operations) & ranks
         if not odd and len(ranks) >= 3 and len(holders) == 2:
-            minor = min(holders, key=len)
-            odd = minor if len(minor) * 3 <= len(ranks) else set()
+            minor, unknown = min(holders, key=len), set().union(*(o.unknown for o in operations))
+            odd = minor if len(minor | unknown) * 3 <= len(ranks) else set()
         if not odd and len(ranks) <= MAX_RING:
             odd = ranks
         links = [
@@ -191,7 +192,8 @@ class Judge:
         fields = self._stall(operation, verdict, set(), end.victims, self._certain, set())
         self._verdict.facts.append(self._fact(operation, fields, set()))
         alone = self._found.dumps.keys() | operation.unknown >= set(range(self._found.world))
-        if verdict == "partial_evidence" and alone and _only_unknown(operation):
+        doubtful = bool(operation.unknown & self._found.left or self._found.unplaced or self._found.foreign)
+        if verdict == "partial_evidence" and alone and not doubtful and _only_unknown(operation):
             victims, called = end.victims, len(operation.waiting | operation.elsewhere)
             words = f"it alone left no dump; the other {called} members have all called it"
             for rank in sorted(operation.unknown):
@@ -316,13 +318,19 @@ def _others(o: Operation, verdict: str, found: Recording) -> str:
         return f"ranks {fold_ranks(o.waiting)} are in #{o.seq}, ranks {fold_ranks(o.behind)} not yet"
     words = [
         f"{who(fold_ranks(ranks))} {text}" for ranks, text in (
-            (o.unknown - found.stale - found.cut, "left no dump"),
-            (found.stale, "left a dump of another moment"), (found.cut, "left a dump that is cut off"),
+            (o.unknown - found.left, "left no dump"),
+            (found.stale, "left a dump of another moment, or of a clock that is off"),
+            (found.cut, "left a dump that is cut off or damaged at its end"),
+            (found.unread, "left a dump that cannot be read"),
+            (found.impossible, "left a dump whose numbers most others contradict"),
             (found.contested, "left two different dumps, of which the newer counts"),
+            (found.exchanged, "left two different dumps, of which the one that fits the others counts"),
         ) if ranks
     ]  # fmt: skip
     if found.foreign:
-        words.append(f"{found.foreign} dumps stem from a job with other ranks and were left out")
+        one, many = "1 dump stems", f"{found.foreign} dumps stem"
+        words.append(f"{one if found.foreign == 1 else many} from another job or attempt, which was left out")
     if found.unplaced:
-        words.append(f"{found.unplaced} dumps do not tell their rank")
+        one, many = "1 dump does not tell its rank", f"{found.unplaced} dumps do not tell their ranks"
+        words.append(one if found.unplaced == 1 else many)
     return "; ".join(words) or "no rank is silent"

@@ -163,12 +163,12 @@ def alone_in_ring(operations: Sequence[Operation], ranks: set[int]) -> set[int]:
     """The rank through which every ring goes and that waits with few others in a call that most have not made.
 
     Without its call nobody would wait in a circle: it has left out, added or exchanged a call. Empty when several ranks
-    would do, or none.
+    would do, or none. Members of which nothing is known may have made the call too.
     """
     inside = [(o.waiting & ranks, set(o.blockers()) & ranks) for o in operations]
     lonely = {
         r for o in operations for r in o.waiting & ranks
-        if len(o.waiting) * 4 <= len(list(o.group.everyone())) and len(o.behind) > 1
+        if len(o.waiting | o.unknown) * 4 <= len(list(o.group.everyone())) and len(o.behind) > 1
     }  # fmt: skip
     if not 0 < len(lonely) <= MAX_TRIED:
         return set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -19,17 +19,18 @@ OTHER_MOMENT_S = 120.0
 @dataclass(slots=True)
 class Placed:
     """`kept` are the dumps of the job, `dumps` those of a known rank; `stale` ranks left only dumps of an earlier
-    moment, `contested` ones different dumps of about the same time."""
+    moment, `contested` ones different dumps of about the same time; `spare` are the further ones of a rank."""
 
     kept: list[Fact]
     dumps: dict[int, Fact] = field(default_factory=dict)
+    spare: dict[int, list[Fact]] = field(default_factory=dict)
     contested: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
     unplaced: int = 0
 
 
-def place(dumps: list[Fact], base: FactBase) -> Placed:
-    """The dumps of the newest job, each with its rank."""
+def place(dumps: list[Fact], base: FactBase, standing: Collection[str]) -> Placed:
+    """The dumps of one job, each with its rank; `standing` are the sources in which an operation is pending."""
     found = Placed(_of_one_job(dumps))
     dumps = found.kept
     claims: dict[int, list[Fact]] = defaultdict(list)
@@ -53,18 +54,55 @@ def place(dumps: list[Fact], base: FactBase) -> Placed:
         else:
             found.unplaced += 1
     old = _old(claims)
-    for rank, every in claims.items():
-        several = [d for d in every if not old(d)]
+    current = {rank: [d for d in every if not old(d)] for rank, every in claims.items()}
+    other = _of_other_folders(current, standing)
+    found.kept = [d for d in dumps if d.evidence[0].source not in other]
+    for rank, every in current.items():
+        several = [d for d in every if d.evidence[0].source not in other]
         if not several:
             found.stale.add(rank)
             continue
-        several.sort(key=lambda d: (d.fields.get("identity") != "content", -last_at(d), d.evidence[0].source))
+        several.sort(key=_worth)
         best = several[0]
-        rivals = [d for d in several[1:] if d.fields.get("identity") == best.fields.get("identity")]
+        found.spare[rank] = [d for d in several[1:] if d.fields.get("truncated") is not True]
+        rivals = [d for d in found.spare[rank] if d.fields.get("identity") == best.fields.get("identity")]
         if any(last_at(d) != last_at(best) and abs(last_at(d) - last_at(best)) < STALE_S for d in rivals):
             found.contested.add(rank)
         found.dumps[rank] = best
     return found
+
+
+def _worth(dump: Fact) -> tuple[bool, bool, float, str]:
+    """Whole dumps before cut ones, those that tell their rank before those that are only named, the newest first."""
+    f = dump.fields
+    return f.get("truncated") is True, f.get("identity") != "content", -last_at(dump), dump.evidence[0].source
+
+
+def _of_other_folders(claims: Mapping[int, Sequence[Fact]], standing: Collection[str]) -> set[str]:
+    """Sources to leave out where most ranks left different dumps in several folders, which stem from several jobs or
+    attempts: those beside the folder in which most ranks stand still; of several such folders the newest counts."""
+    folders: dict[str, list[Fact]] = defaultdict(list)
+    several = 0
+    for dumps in claims.values():
+        several += len({last_at(d) for d in dumps if d.fields.get("truncated") is not True}) > 1
+        for dump in dumps:
+            folders[_folder(dump)].append(dump)
+        if len({_folder(d) for d in dumps}) < len(dumps):
+            return set()
+    if several * 2 <= len(claims):
+        return set()
+
+    def rank_of(folder: str) -> tuple[bool, float, int]:
+        dumps = folders[folder]
+        still = sum(d.evidence[0].source in standing for d in dumps)
+        return still * 2 > len(dumps), max(map(last_at, dumps)), len(dumps)
+
+    chosen = max(folders, key=rank_of)
+    return {d.evidence[0].source for folder, dumps in folders.items() if folder != chosen for d in dumps}
+
+
+def _folder(dump: Fact) -> str:
+    return dump.evidence[0].source.rpartition("/")[0]
 
 
 def _old(claims: Mapping[int, Sequence[Fact]]) -> Callable[[Fact], bool]:

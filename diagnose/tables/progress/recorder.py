@@ -8,7 +8,7 @@ moment's: its rank counts as unknown.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnose.model import Fact, FactBase
@@ -75,18 +75,28 @@ class Group:
 
 @dataclass(slots=True)
 class Recording:
-    """All dumps; `running` when they show that the job moved on while they were taken. `foreign` dumps stem from a job
-    with other ranks and are left out."""
+    """All dumps; `running` when they show that the job moved on while they were taken, `moved` when few of them do.
+    `impossible` ranks told numbers that most others contradict; `exchanged` ones left a second dump that fits;
+    `foreign` dumps stem from another job or attempt and are left out."""
 
     dumps: dict[int, Fact] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     contested: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
     cut: set[int] = field(default_factory=set)
+    unread: set[int] = field(default_factory=set)
+    impossible: set[int] = field(default_factory=set)
+    exchanged: set[int] = field(default_factory=set)
     unplaced: int = 0
     foreign: int = 0
     world: int = 0
     running: bool = False
+    moved: bool = False
+
+    @property
+    def left(self) -> set[int]:
+        """Ranks that left a dump which does not count."""
+        return self.stale | self.cut | self.unread | self.impossible
 
 
 def recording(base: FactBase) -> Recording:
@@ -101,30 +111,48 @@ def recording(base: FactBase) -> Recording:
     found = Recording()
     if not dumps:
         return found
-    placed = place(dumps, base)
+    standing = {
+        s for s, groups in by_source.items() if any("pending_seq" in g.fields or "p2p" in g.fields for g in groups)
+    }
+    placed = place(dumps, base, standing)
     found.contested, found.stale, found.unplaced = placed.contested, placed.stale, placed.unplaced
     found.foreign = len(dumps) - len(placed.kept)
     for rank, dump in placed.dumps.items():
-        if dump.fields.get("truncated") is True:  # what is cut off is the newest
+        if dump.fields.get("unread") is True:
+            found.unread.add(rank)
+        elif dump.fields.get("truncated") is True:  # what is cut off is the newest
             found.cut.add(rank)
         else:
             found.dumps[rank] = dump
     found.world = max((w for d in placed.kept if isinstance(w := d.fields.get("world"), int)), default=0)
+    found.groups = _groups(found.dumps, by_source)
+    low, high = _contradicting(found)
+    if better := {r: placed.spare[r][0] for r in low | high if placed.spare.get(r)}:
+        found.dumps |= better
+        found.groups = _groups(found.dumps, by_source)
+        low, high = _contradicting(found)
+        found.contested -= better.keys()
+        found.exchanged |= better.keys() - low - high
+    _drop_contradicting(found, low, high)
+    fresh = sum("fresh" in dump.fields for dump in found.dumps.values())
+    found.running |= fresh * 2 > len(found.dumps)  # long after a stall began, nothing has just completed
+    return found
+
+
+def _groups(dumps: Mapping[int, Fact], by_source: Mapping[str, Sequence[Fact]]) -> list[Group]:
     groups: dict[tuple[str, str], Group] = {}
     folds: dict[str, tuple[int, ...]] = {}
-    for rank, dump in sorted(found.dumps.items()):
-        for fact in by_source[dump.evidence[0].source]:
+    for rank, dump in sorted(dumps.items()):
+        for fact in by_source.get(dump.evidence[0].source, ()):
             name, text = str(fact.fields["group"]), str(fact.fields.get("members", ""))
             group = groups.get((name, text))
             if group is None:
                 members = folds.setdefault(text, unfold_steps(text))
                 group = groups[name, text] = Group(name, str(fact.fields.get("desc", "")), members)
-            group.rows[rank] = _row(rank, fact)
-    found.groups = list(groups.values())
-    _drop_inconsistent(found)
-    fresh = sum("fresh" in dump.fields for dump in found.dumps.values())
-    found.running |= fresh * 2 > len(found.dumps)  # long after a stall began, nothing has just completed
-    return found
+            row, known = _row(rank, fact), group.rows.get(rank)
+            if known is None or (row.enqueued or -1) > (known.enqueued or -1):  # damage tears a group in two
+                group.rows[rank] = row
+    return list(groups.values())
 
 
 def _row(rank: int, fact: Fact) -> Row:
@@ -151,8 +179,15 @@ RUNNING_S = 30.0
 much of theirs, the job was running (chosen by us)."""
 
 
-def _drop_inconsistent(found: Recording) -> None:
-    """Ranks without which their peers could not have completed what they did."""
+LATER_S = 1.0
+"""A dump whose newest operation is so much newer than those of most was taken later (chosen by us)."""
+
+
+def _contradicting(found: Recording) -> tuple[set[int], set[int]]:
+    """Ranks without which their peers could not have completed what they did, and ranks that completed what most of
+    their peers, or those whose dumps are much newer, cannot have come to."""
+    low: set[int] = set()
+    high: set[int] = set()
     for group in found.groups:
         # numbers of the status alone may be those of transfers, which differ from rank to rank
         rows = {rank: row for rank, row in group.rows.items() if "codes" in row.fact.fields}
@@ -160,17 +195,42 @@ def _drop_inconsistent(found: Recording) -> None:
             continue
         while rows:
             top = max(rows.values(), key=lambda r: r.completed)
-            slack = 1 if str(top.fact.fields.get("last_op")) in SYMMETRIC else 16
+            slack = _slack(top)
             behind = {r for r, row in rows.items() if row.enqueued is not None and row.enqueued < top.completed - slack}
             newer = [r for r in behind if last_at(found.dumps[r]) > last_at(found.dumps[top.rank]) + OTHER_MOMENT_S]
-            if len(newer) * 2 <= len(behind) or len(behind) < 2:
-                found.stale |= behind
+            if len(behind) * 2 <= len(rows) and (len(newer) * 2 <= len(behind) or len(behind) < 2):
+                low |= behind
+                high |= _impossible_status(found, group, top.completed + slack)
                 break
-            found.stale.add(top.rank)  # it completed more, but long before the others were written
+            high.add(top.rank)
             del rows[top.rank]
-    moments = sorted(last_at(d) for r, d in found.dumps.items() if r not in found.stale)
-    for rank in found.stale & found.dumps.keys():
-        found.running |= bool(moments) and abs(moments[len(moments) // 2] - last_at(found.dumps[rank])) < RUNNING_S
+    return low - high, high
+
+
+def _slack(row: Row) -> int:
+    return 1 if str(row.fact.fields.get("last_op")) in SYMMETRIC else 16
+
+
+def _impossible_status(found: Recording, group: Group, limit: int) -> set[int]:
+    """Ranks without any entry whose status tells numbers that no peer comes near, in a group without transfers."""
+    rows = group.rows
+    if any("p2p" in r.fact.fields or "p2p_seq" in r.fact.fields for r in rows.values()):
+        return set()
+    return {r for r, row in rows.items() if row.completed > limit and found.dumps[r].fields.get("entries") == 0}
+
+
+def _drop_contradicting(found: Recording, low: set[int], high: set[int]) -> None:
+    """Leaves them out. Where some were taken at about the time of the others, the job may have gone on meanwhile."""
+    moments = sorted(last_at(d) for r, d in found.dumps.items() if r not in low | high)
+    middle = moments[len(moments) // 2] if moments else 0.0
+    near = {r for r in low | high if moments and abs(middle - last_at(found.dumps[r])) < RUNNING_S}
+    near -= {r for r in high if last_at(found.dumps[r]) < middle + LATER_S}
+    found.moved = bool(near)
+    found.running |= len(near) * 4 > len(found.dumps)
+    apart = {r for r in high if (at := last_at(found.dumps[r])) and abs(middle - at) > OTHER_MOMENT_S}
+    found.stale |= low | apart
+    found.impossible |= high - apart
+    for rank in low | high:
         del found.dumps[rank]
         for group in found.groups:
             group.rows.pop(rank, None)

@@ -42,9 +42,10 @@ def judged(
     groups: Mapping[tuple[str, str], Sequence[int]] | None = None,
     status: Mapping[int, Mapping[str, Any]] | None = None,
     told: Sequence[Record] = (),
+    unread: Sequence[str] = (),
 ) -> list[Fact]:
     """Facts of dumps: name -> entries and size of the world; names end in the rank; `groups` are further ones, each
-    in the dumps of its members; `told` is what a log says."""
+    in the dumps of its members; `told` is what a log says; `unread` are files that cannot be read."""
     read: list[tuple[Source, list[Record]]] = [(Source("log", "log"), list(told))] if told else []
     for name, (entries, world) in dumps.items():
         ranks = str(list(range(world)))
@@ -65,6 +66,8 @@ def judged(
         )
         source = Source(name, name, rank=None if numbered else _rank(name))
         read.append((source, list(PARSER.scan_bytes(data, source))))
+    for source in (Source(name, name, rank=_rank(name)) for name in unread):
+        read.append((source, list(PARSER.unread(source))))
     return derived(progress, facts.build(read))
 
 
