@@ -8,7 +8,7 @@ The folder also works as one file, `diagnose-collect.pyz`, on hosts that have no
     logs     log files and dumps of the job          watch     waits for a stall in a live log
     runner   one command: limits, groups, kills      executor  all takes: lanes, deadlines, two snapshots
     writer   folder, manifest, archive               secrets   credentials out of texts, always
-    identities, rewrite   names and addresses out    bundles   reading a bundle again: verify
+    identities, names, rewrite: names, addresses out bundles   reading a bundle again: verify
 
 Everything is read-only on the host: no setting is changed, no counter cleared, no process stopped.
 """

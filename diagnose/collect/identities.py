@@ -11,32 +11,52 @@ import hmac
 import ipaddress
 import os
 import re
-from typing import Dict, Iterable, List, Match, Optional, Set, Tuple
+from typing import Dict, Iterable, Match, Optional, Set, Tuple
 
-MAX_EXPANDED = 20_000
+from .names import (
+    ACCOUNTS,
+    CANDIDATE,
+    MAIL,
+    NAME,
+    NO_ACCOUNT,
+    PROJECT,
+    REMOTE,
+    UPPER_DEVICE,
+    URL,
+    base_domain,
+    compress,
+    expand,
+    is_domain,
+    natural,
+    relatives,
+)
+
+MAX_CANDIDATES = 200_000
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9][A-Za-z0-9-]*)*")
 _HOSTLIST = re.compile(
     r"\b([A-Za-z][A-Za-z0-9-]{0,60}?)\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,500})\]([A-Za-z0-9-]{0,20})"
 )
-_NAME = r"([A-Za-z][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9-]{1,62}){0,6})"
 # Formats in which a host name stands: NCCL and libfabric lines, Slurm, torchrun, c10d, uname, journal, LLDP, IB, env.
 _HOSTS = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        _NAME + r":\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL",
-        r"\b(?:MASTER_ADDR|HOSTNAME|SLURMD_NODENAME|SLURM_LAUNCH_NODE|SLURM_SUBMIT_HOST|POD_NAME|NODE_NAME)=" + _NAME,
-        r"\b(?:BatchHost|NodeName|NodeHostName|NodeAddr|AllocNode:Sid|SysName:?|SubmitHost)[=:]?\s*" + _NAME,
-        r"^\s+host\s+: " + _NAME,
-        r"(?:addr|remote)=\[" + _NAME + r"\]:\d",
-        r"^Linux " + _NAME + r" \d",
-        r"^\d{4}-\d\d-\d\dT[\d:.,]+(?:[+-]\d\d:?\d\d|Z)? " + _NAME + r" (?:kernel|[\w./-]{1,60}\[\d+\]): ",
-        r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d " + _NAME + r" (?:kernel|[\w./-]{1,60}\[\d+\]): ",
-        r"\bon node " + _NAME,
-        r"\"(?:host|hostname|name)\": \"" + _NAME + r"\", \"pid\"",
-        _NAME + r" (?:HCA-\d|mlx5_\d{1,2})\"?\s*(?:lid|\()",
-        r"\bprocess(?:es)? \d+ on node " + _NAME,
-        r"(?:srun|slurmstepd): error: " + _NAME + r": ",
+        NAME + r":\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL",
+        r"\b(?:MASTER_ADDR|HOSTNAME|SLURMD_NODENAME|SLURM_LAUNCH_NODE|SLURM_SUBMIT_HOST|POD_NAME|NODE_NAME)=" + NAME,
+        r"\b(?:BatchHost|NodeName|NodeHostName|NodeAddr|AllocNode:Sid|SysName:?|SubmitHost)[=:]?\s*" + NAME,
+        r"^\s+host\s+: " + NAME,
+        r"(?:addr|remote)=\[" + NAME + r"\]:\d",
+        r"^Linux " + NAME + r" \d",
+        r"^\d{4}-\d\d-\d\dT[\d:.,]+(?:[+-]\d\d:?\d\d|Z)? " + NAME + r" (?:kernel|[\w./-]{1,60}\[\d+\]): ",
+        r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d " + NAME + r" (?:kernel|[\w./-]{1,60}\[\d+\]): ",
+        r"\bon node " + NAME,
+        r"\"(?:host|hostname|name)\": \"" + NAME + r"\", \"pid\"",
+        NAME + r" (?:HCA-\d|mlx5_\d{1,2})\"?\s*(?:lid|\()",
+        r"\bprocess(?:es)? \d+ on node " + NAME,
+        r"(?:srun|slurmstepd): error: " + NAME + r": ",
+        r"\b(?:JOB|STEP) [\d.+_]{1,30} ON " + NAME,
+        r"\bconnect to host " + NAME + r" port \d",
+        r"\bCould not resolve hostname " + NAME,
     )
 )
 _LISTS = re.compile(r"(?:NODELIST|[Nn]ode[Ll]ist|hosts)=([A-Za-z][^\s()]{0,4000})")
@@ -94,6 +114,11 @@ class Identities(object):
         self._users: Set[str] = set()
         self._parts: Set[str] = set()
         self._domains: Set[str] = set()
+        self._bases: Set[str] = set()
+        self._spelled: Set[str] = set()
+        self._candidates: Set[str] = set()
+        self._logins: Set[Tuple[str, str]] = set()
+        self._numbers: Dict[str, int] = {}
         self._tokens: Dict[str, str] = {}
         self.mapping: Dict[str, str] = {}
 
@@ -119,29 +144,63 @@ class Identities(object):
             )
         for found in _PATH.finditer(text):
             self._parts.update(p for p in found.group().split("/")[2:] if not _kept(p))
+        self._learn_accounts(text)
+        if len(self._candidates) < MAX_CANDIDATES:
+            self._candidates.update(CANDIDATE.findall(text))
+
+    def _learn_accounts(self, text: str) -> None:
+        """Addresses of mail and logins, and accounts of experiment trackers."""
+        if "@" in text:
+            for user, host in MAIL.findall(text):
+                base = base_domain(host) if is_domain(host) else None
+                if base is not None:
+                    self._bases.add(base)
+                    if any(c.isdigit() for c in host.partition(".")[0]):
+                        self._add_host(host)
+                if len(self._logins) < MAX_CANDIDATES:
+                    self._logins.add((user, host.partition(".")[0].lower()))
+        if "wandb" in text or "WANDB" in text or "logged in as" in text:
+            for pattern in ACCOUNTS:
+                self._users.update(u for u in pattern.findall(text) if _account(u))
 
     def settle(self) -> None:
         """End of the first pass: number everything in the order of the names."""
+        for name in relatives(self._spelled, self._candidates):
+            self._add_host(name)
+        self._users.update(user for user, host in self._logins if host in self._hosts and _account(user))
         hosts = sorted(self._hosts, key=natural)
         width = max(4, len(str(len(hosts))))
         for number, name in enumerate(hosts, 1):
             self._set(name, "h%0*d" % (width, number))
         for kind, names in (("u", self._users), ("d", self._domains), ("p", self._parts)):
-            for number, name in enumerate(sorted(names, key=natural), 1):
-                self._set(kind + ":" + name, "%s%03d%s" % (kind, number, ".invalid" if kind == "d" else ""), name)
+            for name in sorted(names, key=natural):
+                self._new(kind, name)
+
+    def _new(self, kind: str, name: str) -> str:
+        """The token of a name of this kind: user, domain, part of a path, or service below a known domain."""
+        known = self._tokens.get(kind + ":" + name)
+        if known is None:
+            self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            known = "%s%03d%s" % (kind, self._numbers[kind], ".invalid" if kind == "d" else "")
+            self._set(kind + ":" + name, known, name)
+        return known
 
     def _set(self, key: str, token: str, original: Optional[str] = None) -> None:
         self._tokens[key] = token
         self.mapping[token] = original or key
 
     def _add_host(self, name: str, sure: bool = False) -> None:
-        short, _, domain = name.partition(".")
-        short = short.lower()
+        spelled, _, domain = name.partition(".")
+        short = spelled.lower()
+        base = base_domain(domain)
+        if base is not None:
+            self._bases.add(base)
         if not short or short in _GENERIC or (not sure and (len(short) < 3 or (short.isalpha() and len(short) < 5))):
             return
         if re.match(r"ip-\d+-\d+-\d+-\d+$", short):
             return
         self._hosts.add(short)
+        self._spelled.add(spelled)
         if domain and domain not in ("local", "localdomain"):
             self._domains.add(domain.lower())
 
@@ -150,7 +209,15 @@ class Identities(object):
     def text(self, text: str) -> str:
         """The text with tokens for what was learned, and with other addresses."""
         text = _PATH.sub(self._path, text)
-        if self._hosts:
+        if "git@" in text:
+            text = REMOTE.sub(lambda m: self._places(m, True), text)
+        if "://" in text and self._bases:
+            text = URL.sub(lambda m: self._places(m, False), text)
+        if "wandb" in text or "WANDB_" in text:
+            text = PROJECT.sub(lambda m: m.group(1) + self._part(m.group(2)), text)
+        if "@" in text:
+            text = MAIL.sub(self._mail, text)
+        if self._hosts or self._bases:
             text = _HOSTLIST.sub(self._hostlist, text)
             text = _WORD.sub(self._word, text)
         if self._users:
@@ -165,7 +232,7 @@ class Identities(object):
 
     def path(self, path: str) -> str:
         """A path inside a bundle: host names in it, nothing else."""
-        return "/".join(_WORD.sub(self._word, part) if self._hosts else part for part in path.split("/"))
+        return "/".join(_WORD.sub(self._word, p) if self._hosts or self._bases else p for p in path.split("/"))
 
     def _path(self, match: Match[str]) -> str:
         parts = match.group().split("/")
@@ -179,9 +246,32 @@ class Identities(object):
             out.append(part if token is None else token)
         return "/".join(out)
 
+    def _part(self, part: str) -> str:
+        stem, dot, ending = part.rpartition(".")
+        return part if _kept(part) else self._new("p", part) + (".git" if stem and dot and ending == "git" else "")
+
+    def _places(self, match: Match[str], private: bool) -> str:
+        """A remote repository or URL with other names of teams and projects, where its host is of the site or it is
+        a private one.
+        """
+        if not private and self._below(match.group(1).lower()) is None:
+            return match.group()
+        whole, at = match.group(), match.start(2) - match.start()
+        return whole[:at] + "/".join(self._part(p) for p in whole[at:].split("/"))
+
+    def _mail(self, match: Match[str]) -> str:
+        user, host = match.groups()
+        known = user in self._users or (is_domain(host) and _account(user))
+        return (self._new("u", user) if known else user) + match.group()[len(user) :]
+
+    def _below(self, name: str) -> Optional[str]:
+        """The base domain, known as one of the site, that a name belongs to."""
+        base = base_domain(name)
+        return base if base in self._bases else None
+
     def _word(self, match: Match[str]) -> str:
         word = match.group()
-        token = self._host(word)
+        token = None if UPPER_DEVICE.match(word) and word not in self._spelled else self._host(word)
         if token is not None:
             alone = match.string[match.start() - 1 : match.start()] + match.string[match.end() : match.end() + 1]
             if _plain(word) and any(c in "._/-=" for c in alone.strip()):
@@ -199,7 +289,14 @@ class Identities(object):
             if not dot:
                 return token
             found = self._tokens.get("d:" + domain)
-            return token + "." + found if found else None
+            if found:
+                return token + "." + found
+        if dot and self._below(low) is not None:
+            if low in self._bases:
+                return self._new("d", low)
+            return (token or self._new("n", short)) + "." + self._new("d", domain)
+        if token is not None:
+            return None
         base, dash, ending = low.rpartition("-")
         if dash and not dot and base in self._hosts and (ending[:2] in ("ib", "bm", "op", "hs") or ending.isdigit()):
             return self._tokens[base] + "-" + ending
@@ -297,6 +394,11 @@ class Identities(object):
 _WORD_OR_USER = re.compile(r"(?<![\w.-])[A-Za-z][\w.-]{1,31}(?![\w-])")
 
 
+def _account(name: str) -> bool:
+    """Whether a name is that of somebody."""
+    return len(name) > 2 and name.lower() not in NO_ACCOUNT and name not in _SYSTEM_USERS
+
+
 def _plain(word: str) -> bool:
     """Whether a host's name is a short word, which means something else inside of longer names (vm.swappiness)."""
     return len(word) < 5 and word.isalpha()
@@ -304,38 +406,3 @@ def _plain(word: str) -> bool:
 
 def _kept(part: str) -> bool:
     return bool(_PUBLIC.match(part)) or part.endswith((".py", ".so")) or ".so." in part or part in ("", ".", "..")
-
-
-def natural(name: str) -> List[Tuple[int, object]]:
-    """Sort key by which node9 comes before node10."""
-    return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", name) if p]  # type: ignore[misc]
-
-
-def expand(before: str, numbers: str, after: str) -> List[str]:
-    """The names of a node list such as gpu[001-003,007]-ib; the name alone where there are no numbers."""
-    if not numbers:
-        return [before + after]
-    names: List[str] = []
-    for part in numbers.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()) or len(first) > 6 or len(last) > 6:
-            continue
-        low, high = int(first), int(last or first)
-        if high - low > MAX_EXPANDED or len(names) > MAX_EXPANDED:
-            break
-        names += ["%s%0*d%s" % (before, len(first), n, after) for n in range(low, high + 1)]
-    return names
-
-
-def compress(tokens: List[str]) -> str:
-    """Host tokens as a node list: h[0001-0003,0007]."""
-    numbers = [int(t[1:]) for t in tokens]
-    width = len(tokens[0]) - 1
-    spans: List[List[int]] = []
-    for n in numbers:
-        if spans and n == spans[-1][1] + 1:
-            spans[-1][1] = n
-        else:
-            spans.append([n, n])
-    parts = ["%0*d" % (width, a) if a == b else "%0*d-%0*d" % (width, a, width, b) for a, b in spans]
-    return "h[%s]" % ",".join(parts) if len(numbers) > 1 else tokens[0]

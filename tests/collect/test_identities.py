@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnose.collect.identities import Identities, compress, expand, natural
+from diagnose.collect.identities import Identities
+from diagnose.collect.names import compress, expand, natural, relatives
 
 LOG = """\
 gpu07.cluster.example:4711:4790 [3] NCCL INFO Bootstrap : Using eth0:10.20.33.7<0>
@@ -112,6 +113,68 @@ def test_node_lists():
     assert compress(["h0001", "h0002", "h0003", "h0007"]) == "h[0001-0003,0007]"
     assert compress(["h0004"]) == "h0004"
     assert sorted(["n10", "n9", "n1a"], key=natural) == ["n1a", "n9", "n10"]
+
+
+SITE = """\
+gpu12.dc1.acme-research.io:4711:4790 [0] NCCL INFO Bootstrap : Using eth0:10.20.33.7<0>
+slurmstepd: error: *** JOB 88123 ON login3 CANCELLED AT 2026-11-24T09:12:00 DUE TO TIME LIMIT ***
+slurmstepd: error: *** STEP 88123.0 ON gpu14 CANCELLED AT 2026-11-24T09:12:00 ***
+ssh: connect to host store.dc1.acme-research.io port 22: Connection refused
+write to alice@acme-research.io, bob@gpu12.dc1.acme-research.io or ceo@bigcorp.com, not carol@gpu12
+Cloning git@git.acme-research.io:vision/llama-x.git, git@github.com:acme/secret-llm.git and https://git.acme-research.io/vision/y
+wandb: Currently logged in as: dave-w (acme-team). Use `wandb login --relogin` to force relogin
+wandb: View project at https://wandb.ai/acme-team/llm-secret/runs/abc123
+gpu13 and gpu15, carol and acme-team: registry.acme-research.io/x:1
+"""
+WORLD = """\
+see https://pytorch.org/docs https://docs.nvidia.com/x https://github.com/pytorch/pytorch https://wandb.ai/site
+torch.distributed.run gpu0 gpu 1 GPU12 GPU15 mlx5_0 eth0 ib0 huggingface.co pypi.org
+h100 a100 cuda12 rank3 nvme0n1 step100 node0 sm90 libnccl.so.2 train.py
+user@1000.service q@k.transpose mds01@o2ib "@torch.no_grad" systemd-journald@x
+wandb:   train/loss 0.31 wandb: Syncing run fluffy-cloud-12
+"""
+
+
+def test_names_of_the_site_go_and_names_of_the_world_stay():
+    made = Identities()
+    made.learn(SITE + WORLD)
+    made.settle()
+    text = made.text(SITE)
+    for word in (
+        "gpu1", "login3", "store", "acme", "alice", "bob", "ceo", "bigcorp", "carol", "dave", "vision",
+        "llama-x", "secret", "registry",
+    ):  # fmt: skip
+        assert word not in text, (word, text)
+    assert "@github.com:" in text and "https://wandb.ai/" in text and "/runs/abc123" in text
+    back = {original: token for token, original in made.mapping.items()}
+    hosts = [back[name] for name in ("gpu12", "gpu13", "gpu14", "gpu15", "login3", "store")]
+    assert hosts == sorted(hosts), "hosts found by their family keep their order"
+    assert f"ON {back['gpu14']} CANCELLED" in text
+    assert f"host {back['store']}.{back['dc1.acme-research.io']} port" in text
+    for line in WORLD.splitlines():
+        assert made.text(line) == line
+
+
+def test_a_name_under_a_domain_learnt_later_goes_too():
+    made = Identities()
+    made.learn("https://wiki.acme-research.co.uk/x says so")
+    made.learn_hosts(["gpu07.dc1.acme-research.co.uk"])
+    made.settle()
+    assert "acme" not in made.text("https://wiki.acme-research.co.uk/x and acme-research.co.uk")
+    assert made.text("bbc.co.uk") == "bbc.co.uk"
+
+
+@pytest.mark.parametrize(
+    ("known", "word", "same"),
+    [
+        ("gpu12", "gpu13", True), ("gpu99", "gpu100", True), ("gpu007", "gpu012", True), ("gpu007", "gpu12", False),
+        ("gpu12", "GPU13", False), ("gpu12", "gpu3", False), ("gpu3", "gpu4", False), ("node1", "node0", False),
+        ("worker-0", "worker-11", True), ("rack3-gpu07", "rack4-gpu12", True), ("rank3", "rank4", False),
+        ("a100", "h100", False), ("n1", "n2", False), ("c2-n1", "c2-n2", True), ("heron", "heron7", False),
+    ],
+)  # fmt: skip
+def test_families_of_hosts(known: str, word: str, same: bool):
+    assert relatives([known], [word]) == ({word} if same else set())
 
 
 address = st.integers(0, 2**32 - 1).map(lambda n: str(ipaddress.IPv4Address(n)))
