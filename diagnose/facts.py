@@ -12,7 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from diagnose.ages import with_age
-from diagnose.model import UNNAMED_HOST, Evidence, Fact, FactBase, Fields, Problem, Record, Source, Value, fold_ranks
+from diagnose.model import (
+    MAX_RANK,
+    MAX_WORLD,
+    UNNAMED_HOST,
+    Evidence,
+    Fact,
+    FactBase,
+    Fields,
+    Problem,
+    Record,
+    Source,
+    Value,
+    fold_ranks,
+)
 from diagnose.vocabulary import Vocabulary, vocabulary
 
 MAX_EVIDENCE = 5
@@ -27,10 +40,10 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
     known = vocabulary()
     names = _HostNames(read)
     processes = _ranks_of_processes(read, names)
-    rank_host, world = _placement(read, names)
+    rank_host, world, absurd = _placement(read, names)
     observations: list[Fact] = []
     nameless: set[str] = set()
-    problems: list[Problem] = []
+    problems: list[Problem] = [Problem(f"a job of {n} ranks is not believed", path) for path, n in absurd.items()]
     for source, records in read:
         for record in records:
             if record.kind == "parse_problem":
@@ -46,6 +59,7 @@ def build(read: Sequence[tuple[Source, Sequence[Record]]], extra: Sequence[tuple
             _settle_address(record.kind, fields)
             host = names.of(source, record)
             rank = record.rank if record.rank is not None else _rank_of(fields, source, host, processes)
+            rank = rank if rank is not None and 0 <= rank <= MAX_RANK else None
             if host is None and rank is not None:
                 host = rank_host.get(rank)
             if host is None and record.kind != "covered" and known.kinds[record.kind].topic not in _JOB_TOPICS:
@@ -196,8 +210,12 @@ def _rank_of(
     return source.rank
 
 
-def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostNames) -> tuple[dict[int, str], int | None]:
-    """Global rank -> host, and the world size, from the largest communicators and from prefixed logs."""
+def _placement(
+    read: Sequence[tuple[Source, Sequence[Record]]], names: _HostNames
+) -> tuple[dict[int, str], int | None, dict[str, int]]:
+    """Global rank -> host, the world size, and path -> a size that is not believed; from the largest communicators and
+    from prefixed logs."""
+    absurd: dict[str, int] = {}
     votes: dict[int, Counter[str]] = defaultdict(Counter)
     world: int | None = None
     sizes: Counter[int] = Counter()
@@ -205,13 +223,15 @@ def _placement(read: Sequence[tuple[Source, Sequence[Record]]], names: _HostName
         for r in records:
             host = names.of(source, r)
             size = r.fields.get(_WORLD_FIELD[r.kind]) if r.kind in _WORLD_FIELD else None
-            if isinstance(size, int):
+            if isinstance(size, int) and size <= MAX_WORLD:
                 sizes[size] += 1
-            if r.rank is not None and host:
+            elif isinstance(size, int):
+                absurd.setdefault(source.path, size)
+            if r.rank is not None and host and 0 <= r.rank <= MAX_RANK:
                 votes[r.rank][host] += 1
     if sizes:
         world = max(sizes)
-    return {rank: count.most_common(1)[0][0] for rank, count in sorted(votes.items())}, world
+    return {rank: count.most_common(1)[0][0] for rank, count in sorted(votes.items())}, world, absurd
 
 
 _ONE_A_HOST: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -192,10 +192,7 @@ def _subjects(rule: Rule, bound: Sequence[Mapping[str, Fact]]) -> tuple[Subject,
 
 
 def _ranks(value: object) -> list[int]:
-    try:
-        return unfold_ranks(str(value))[:100_000]
-    except ValueError:
-        return []
+    return unfold_ranks(str(value))[:100_000]
 
 
 # --- what is missing --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from diagnose import facts
 from diagnose.facts import MAX_EVIDENCE, fold, pci_address
-from diagnose.model import UNNAMED_HOST, Evidence, Fact, FactBase, Record, Source
+from diagnose.model import UNNAMED_HOST, Evidence, Fact, FactBase, Record, Source, fold_ranks, unfold_ranks
 from diagnose.vocabulary import vocabulary
 
 
@@ -398,3 +398,12 @@ def test_nameless_files_that_contradict_each_other_are_of_several_hosts():
     named = source("n7/a.txt", host="n7"), link("a.txt", 9000)[1]
     assert hosts(build(named, link("b.txt", 9000))) == {"n7"}
     assert hosts(build(named, link("b.txt", 1500))) == {"n7", None}
+
+
+def test_a_world_and_ranks_that_cannot_be() -> None:
+    comm = {"comm_id": "0xab", "nranks": 9_999_999, "rank": 3, "state": "complete"}
+    base = facts.build([(Source("a", "a.log"), [Record("nccl_comm", comm, rank=-7)])])
+    assert base.world is None and "rank" not in base.observations[0].fields
+    assert [p.text for p in base.problems] == ["a job of 9999999 ranks is not believed"]
+    assert (fold_ranks([-7, 1, 2, 10**9]), unfold_ranks("-7--1,x,2-3")) == ("1-2", [2, 3])
+    assert len(unfold_ranks("0-99999999,0-99999999")) <= 1_000_000

@@ -23,7 +23,7 @@ from diagnose.model.evidence import (
     Value,
 )
 from diagnose.model.knowledge import Fact, FactBase
-from diagnose.model.ranks import fold_ranks, unfold_ranks
+from diagnose.model.ranks import MAX_RANK, MAX_WORLD, fold_ranks, unfold_ranks
 from diagnose.model.rules import (
     CONFIDENCES,
     SEVERITIES,
@@ -49,6 +49,8 @@ __all__ = [
     "ALWAYS",
     "CONFIDENCES",
     "MAX_EXCERPT",
+    "MAX_RANK",
+    "MAX_WORLD",
     "SEVERITIES",
     "UNNAMED_HOST",
     "And",

@@ -9,8 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from diagnose.model import Line, Record, Source, fold_ranks
+from diagnose.model import MAX_RANK, MAX_WORLD, Line, Record, Source, fold_ranks
 from diagnose.parsing import evidence, parse_time, problem
+
+from ._limits import MAX_COUNT, OF_FILE
 
 # NCCL 2.28.9 leaves out the comma between two members of an object in `missing_ranks`.
 _NO_COMMA = re.compile(r'(["\d}\]]|true|false|null)(\s{1,40})(?="[\w ]{1,40}"\s{0,4}:)')
@@ -28,7 +30,7 @@ def parse_json(lines: list[Line], source: Source) -> Iterator[Record]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line.text) + 1)
-    for snapshot, (offset, document, whole) in enumerate(_documents(text)):
+    for snapshot, (offset, document, whole) in enumerate(_documents(text), OF_FILE * (source.snapshot or 0)):
         at = lines[min(bisect.bisect_right(starts, offset) - 1, len(lines) - 1)]
         if not whole:
             yield problem(source, "RAS status as JSON is cut off or damaged; what could be read was", at)
@@ -104,6 +106,7 @@ class _Document:
         self._text, self._position = text, offset
         self._lines, self._starts, self._source, self._snapshot = lines, starts, source, snapshot
         self._at: float | None = None
+        self._absurd: dict[str, None] = {}
 
     def records(self, document: dict[str, Any]) -> Iterator[Record]:
         stamp = document.get("timestamp")
@@ -113,6 +116,8 @@ class _Document:
         if isinstance(version, str):
             yield self._record("nccl_version", {"version": version[:60]}, '"nccl_version"', snapshot=False)
         comms = [c for c in _list(document.get("communicators")) if isinstance(c, dict)]
+        for comm in comms:
+            self._believable(comm)
         largest = max((_int(c.get("size")) or 0 for c in comms), default=0)
         named: set[int] = set()
         for comm in comms:
@@ -121,6 +126,28 @@ class _Document:
         timeouts = _int(ras.get("timeouts_count")) if isinstance(ras, dict) else None
         if timeouts:
             yield self._record("ras_timeout", {"number": timeouts}, '"timeouts_count"')
+        for words in list(self._absurd)[:4]:
+            yield problem(self._source, words, self._lines[0])
+
+    def _believable(self, comm: dict[str, Any]) -> None:
+        """Take out of a communicator what cannot be: its size, ranks, operation counts."""
+        size = comm.get("size")
+        if size is not None and not (type(size) is int and 0 < size <= MAX_WORLD):
+            self._doubt(f"a RAS communicator of {str(size)[:30]} ranks is not believed")
+            del comm["size"]
+        for name in ("ranks", "missing_ranks"):
+            entries = [e for e in _list(comm.get(name)) if isinstance(e, dict)]
+            comm[name] = [e for e in entries if e.get("rank") is None or _is(e["rank"], MAX_RANK)]
+            if len(comm[name]) < len(entries):
+                self._doubt("RAS entries whose rank cannot be were left out")
+        for entry in comm["ranks"]:
+            counts = entry.get("collective_counts")
+            if isinstance(counts, dict) and not all(_is(n, MAX_COUNT) for n in counts.values()):
+                entry["collective_counts"] = {op: n for op, n in counts.items() if _is(n, MAX_COUNT)}
+                self._doubt("RAS operation counts that cannot be were left out")
+
+    def _doubt(self, words: str) -> None:
+        self._absurd.setdefault(words)
 
     def _communicator(self, comm: dict[str, Any], largest: int, named: set[int]) -> Iterator[Record]:
         raw = comm.get("hash")
@@ -207,6 +234,10 @@ class _Document:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _is(value: Any, most: int) -> bool:
+    return type(value) is int and 0 <= value <= most
 
 
 def _int(value: Any) -> int | None:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from diagnose.model import Line, Record, Source, fold_ranks
-from diagnose.parsing import evidence, parse_time, unprefix
+from diagnose.model import MAX_RANK, MAX_WORLD, Line, Record, Source, fold_ranks
+from diagnose.parsing import evidence, parse_time, problem, unprefix
+
+from ._limits import MAX_COUNT, OF_FILE
 
 _ROW = re.compile(
     r"\s*(?P<group>\d{1,9})\s+(?P<comms>\d{1,9})\s+(?P<nodes>[\d-]{1,19})\s+(?P<per_node>[\d-]{1,19})"
@@ -46,6 +48,8 @@ _CHECKS = (
     ("env", "env"), ("iommu", "iommu"), ("iommu", "ats"), ("driver", "driver"), ("gpu_model", "gpu model"),
 )  # fmt: skip
 _BAD = re.compile(r"off median|mismatch|uncorrected|inactive link|detected|differ|failed|error", re.IGNORECASE)
+_CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b", re.ASCII)
+_SLEEP = re.compile(r"\bsleep \d", re.ASCII)
 MAX_LISTED = 20_000
 
 
@@ -54,7 +58,7 @@ class _Reader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.snapshot = 0
+        self.snapshot = OF_FILE * (source.snapshot or 0)
         self._started = False
         self._sizes: dict[str, int] = {}
         self._section = ""
@@ -63,14 +67,22 @@ class _Reader:
         self._op: str | None = None
         self._pending: list[dict[str, Any]] = []
         self._error = ""
+        self._doubtful: dict[str, Line] = {}
+        self._clock = self._asked_at = ""
+        self._slept = False
 
     def lines(self, lines: Iterable[Line]) -> Iterator[Record]:
         for line in lines:
             text = line.text
+            if (m := _CLOCK.search(text)) and "] PEER_" not in text:
+                self._clock = m[0]
+            self._slept = self._slept or bool(_SLEEP.search(text))
             if "ommunicator" not in text and "ank" not in text and not self._gate(text):
                 continue
             yield from self._line(line)
         yield from self._flush()
+        for words, line in self._doubtful.items():
+            yield problem(self._source, words, line)
 
     @staticmethod
     def _gate(text: str) -> bool:
@@ -86,7 +98,7 @@ class _Reader:
         if m or stripped == "Job summary":
             yield from self._flush()
             if m or not self._started:
-                self.snapshot += self._started
+                self._next_answer()
                 self._started = bool(m) or self._started
             self._section = self._comm = self._error = ""
             self._op = None
@@ -109,13 +121,21 @@ class _Reader:
             return
         yield from self._details(stripped, line)
 
+    def _next_answer(self) -> None:
+        apart = self._slept or self._clock != self._asked_at
+        if self._started:
+            self.snapshot += OF_FILE if apart else 1
+        self._asked_at = self._clock
+
     def _row(self, m: re.Match[str], line: Line) -> Record:
         size = m["size"]
         fields: dict[str, Any] = {
             "group": m["group"], "comms": int(m["comms"]), "ranks": int(m["ranks"]), "status": m["status"],
             "errors": m["errors"], "snapshot": self.snapshot,
         }  # fmt: skip
-        if size.isdecimal():
+        if size.isdecimal() and int(size) > MAX_WORLD:
+            self._doubtful.setdefault(f"a RAS communicator of {size} ranks is not believed", line)
+        elif size.isdecimal():
             fields["size"] = self._sizes[m["group"]] = int(size)
         return self._record("ras_comm", fields, line)
 
@@ -135,7 +155,7 @@ class _Reader:
                 self._error = m["status"]
                 fields = {"error": m["status"], "phase": "status", "number": int(m["n"])}
                 yield self._record("ras_error", self._with_comm(fields), line)
-            else:
+            elif self._counts(m, line):
                 self._pending.append(
                     {"count": int(m["count"] or 0), "number": int(m["n"]), "ranks": [], "nodes": {}, "line": line}
                 )
@@ -187,6 +207,10 @@ class _Reader:
 
     def _rank(self, m: re.Match[str], line: Line) -> Iterator[Record]:
         rank, node = int(m["rank"]), m["node"]
+        if rank > MAX_RANK:
+            self._doubtful.setdefault("RAS entries whose rank cannot be were left out", line)
+        if rank > MAX_RANK or not self._counts(m, line):
+            return
         place: dict[str, Any] = {"comm_rank": rank}
         if node:
             place |= {"node": node, "pid": int(m["pid"])}
@@ -224,6 +248,13 @@ class _Reader:
             if m["gpu"]:
                 fields["gpu"] = m["gpu"].strip()[:60]
             yield self._record("ras_rank", fields, line, node)
+
+    def _counts(self, m: re.Match[str], line: Line) -> bool:
+        """Whether the count of a line, where it has one, can be."""
+        if int(m["count"] or 0) <= MAX_COUNT:
+            return True
+        self._doubtful.setdefault("RAS operation counts that cannot be were left out", line)
+        return False
 
     def _flush(self) -> Iterator[Record]:
         for found in self._pending:

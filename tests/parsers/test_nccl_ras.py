@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
@@ -69,6 +70,31 @@ def test_monitor_and_diagnostics() -> None:
 def test_two_snapshots_in_one_text() -> None:
     twice = support.run(PARSER, text("sick.txt") + text("sick.txt"))
     assert {r.fields["snapshot"] for r in support.of(twice, "ras_count")} == {0, 1}
+    for later in ("$ sleep 30; ncclras -v\n", "Tue May 12 03:00:30 UTC 2026\n"):
+        apart = support.run(PARSER, text("sick.txt") + later + text("sick.txt"))
+        assert {r.fields["snapshot"] for r in support.of(apart, "ras_count")} == {0, 1000}
+    dated = "Tue May 12 03:00:00 UTC 2026\n" + text("sick.txt")
+    assert {r.fields["snapshot"] for r in support.of(support.run(PARSER, dated * 2), "ras_count")} == {0, 1}
+
+
+def test_what_cannot_be_is_left_out() -> None:
+    status = {"init_state": 0, "async_error": 0}
+    ranks = [(0, 100), (1, 97), (-7, 100), (10**9, 100), (2, 10**18)]
+    entries = [
+        {"rank": r, "host": "crane-01", "pid": 4000, "status": status, "collective_counts": {"AllReduce": n}}
+        for r, n in ranks
+    ]
+    document = {
+        "nccl_version": "2.28.9", "communicators": [{"hash": "0xab", "size": 10**15, "ranks": entries}],
+    }  # fmt: skip
+    records = support.run(PARSER, json.dumps(document, indent=1))
+    assert {r.fields["count"]: r.fields["ranks"] for r in support.of(records, "ras_count")} == {100: "0", 97: "1"}
+    assert "size" not in support.of(records, "ras_comm")[0].fields
+    assert len(support.of(records, "parse_problem")) == 3
+    sick = text("sick.txt").replace("operation 6649", "operation 99999999999999999999")
+    counted = support.run(PARSER, sick)
+    assert 99999999999999999999 not in {r.fields["count"] for r in support.of(counted, "ras_count")}
+    assert support.of(counted, "parse_problem")
 
 
 def test_truncated() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from diagnose.model import Fact, FactBase, Value, fold_ranks
+from diagnose.model import MAX_WORLD, Fact, FactBase, Value, fold_ranks
 from diagnose.tables.progress.calls import coll_stalls, init_stalls, inspector_stalls
 from diagnose.tables.progress.crashes import (
     crashed_ranks,
@@ -70,11 +70,14 @@ def derive(base: FactBase) -> Iterator[Fact]:
         yield from ras.facts
         mismatches = [*watchdog_mismatches(base), *mismatches]
         stalls, different = _logged_stalls(base, crashes, mismatches, symptoms, ras)
+        stalls = [s if (s.world or 0) <= MAX_WORLD else replace(s, world=None) for s in stalls]
         mismatches += different
     named = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "absent"} | named_absent(base)
     named = {r: f for r, f in named.items() if r not in recorder.guilty and r not in crashes}
     yield from (placed(base, m) for m in mismatches)
     lost = [introduced(c) for c in crashes.values()]
+    if ras.dead is not None and not any(ras.dead.fields.get("pid", -1) == c.fields.get("pid") for c in lost):
+        lost.append(ras.dead)
     if stalls and not lost and not named and not any(s.behind for s in stalls):
         lost = [crash] if (crash := nameless_crash(base)) else []
     yield from lost
@@ -106,7 +109,7 @@ def _logged_stalls(
     if symptoms and not any(s.behind for s in stalls):
         stalls += inspector_stalls(base)
     stalls += init_stalls(base, crashed=set(crashes))
-    if not stalls and crashes and (symptoms or ras.gone):
+    if not stalls and (ras.dead is not None or (crashes and (symptoms or ras.gone))):
         stalls.append(silent_stall(base, crashes))
     if ras.all_launched is not None:
         stalls = [_all_launched(s, ras.all_launched) if s.kind == "watchdog" and not s.behind else s for s in stalls]
@@ -116,7 +119,7 @@ def _logged_stalls(
 def _all_launched(stall: Stall, status: Fact) -> Stall:
     """RAS has an answer from every rank, and their counts agree: nobody is missing from this collective."""
     size = status.fields.get("size")
-    everyone = frozenset(range(size)) if isinstance(size, int) else stall.waiting
+    everyone = frozenset(range(size)) if isinstance(size, int) and size <= MAX_WORLD else stall.waiting
     words = f"RAS reports all {len(everyone)} ranks alive with equal numbers of launched operations: none is missing"
     return replace(
         stall, waiting=everyone, world=len(everyone), note=words, evidence=(*stall.evidence[:4], *status.evidence[:1])

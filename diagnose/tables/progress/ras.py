@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from diagnose.model import Fact, FactBase, Value, fold_ranks, unfold_ranks
-from diagnose.tables.progress.ras_places import Places, gone_ranks
+from diagnose.model import MAX_WORLD, Fact, FactBase, Value, fold_ranks, unfold_ranks
+from diagnose.tables.progress.ras_moments import Moment, moment, without_copies
+from diagnose.tables.progress.ras_places import Places, gone_processes, gone_ranks
 from diagnose.tables.progress.stall import MAX_SUSPECTS, details, placed_ranks, some_evidence, what
 
 SNAPSHOT_LAG = 10
@@ -21,14 +22,13 @@ STANDSTILL_S = 10.0
 """Between two snapshots so far apart a training job launches something, unless all its hosts are busy (NCCL RAS guide:
 tens of seconds)."""
 MAX_SHOWN = 3
-_Moment = tuple[float, str, int]  # time, source, snapshot within it
 
 
 @dataclass(slots=True)
 class Counts:
     """Operation counts of one communicator and operation at one moment: count -> observations."""
 
-    at: _Moment
+    at: Moment
     groups: dict[int, list[Fact]] = field(default_factory=dict)
 
     def same_as(self, other: Counts) -> bool:
@@ -38,10 +38,12 @@ class Counts:
 
 @dataclass
 class RasVerdict:
-    """Facts, ranks that are gone, and whether every rank of the job is known to have launched all."""
+    """Facts, ranks that are gone, dead processes whose ranks are not told, and whether every rank of the job is known
+    to have launched all."""
 
     facts: list[Fact] = field(default_factory=list)
     gone: dict[int, Fact] = field(default_factory=dict)
+    dead: Fact | None = None
     all_launched: Fact | None = None
     guilty: set[int] = field(default_factory=set)
 
@@ -82,11 +84,12 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
     if not seen:
         return verdict
     places = Places(base, seen)
-    verdict.gone = gone_ranks(seen, places)
-    differences = _differences(_series(seen), len({_moment(o) for o in seen if o.kind in ("ras_comm", "ras_count")}))
+    verdict.gone, verdict.dead = gone_ranks(seen, places), gone_processes(seen, places)
+    seen = without_copies(seen)
+    differences = _differences(_series(seen), len({moment(o) for o in seen if o.kind in ("ras_comm", "ras_count")}))
     if differences:
         _Judge(places, verdict, symptoms, _largest(seen)).differences(differences)
-    elif not verdict.gone:
+    elif not verdict.gone and verdict.dead is None:
         verdict.all_launched = _equal(seen)
         if not symptoms:
             verdict.facts += _standstill(_series(seen))
@@ -102,22 +105,13 @@ def _largest(seen: list[Fact]) -> int:
     return max((n for o in seen if isinstance(n := o.fields.get("size"), int)), default=0)
 
 
-def _moment(o: Fact) -> _Moment:
-    at, snapshot = o.fields.get("at"), o.fields.get("snapshot")
-    return (
-        float(at) if isinstance(at, int | float) else 0.0,
-        o.evidence[0].source,
-        int(snapshot) if isinstance(snapshot, int) else 0,
-    )
-
-
 def _series(seen: list[Fact]) -> dict[tuple[str, str], list[Counts]]:
     """(communicator, operation) -> its counts, oldest first."""
-    found: dict[tuple[str, str], dict[_Moment, Counts]] = defaultdict(dict)
+    found: dict[tuple[str, str], dict[Moment, Counts]] = defaultdict(dict)
     for o in seen:
         if o.kind == "ras_count":
             key = (str(o.fields.get("comm_id", "")), str(o.fields.get("op", "")))
-            counts = found[key].setdefault(_moment(o), Counts(_moment(o)))
+            counts = found[key].setdefault(moment(o), Counts(moment(o)))
             counts.groups.setdefault(int(o.fields["count"]), []).append(o)  # type: ignore[arg-type]
     return {key: [moments[m] for m in sorted(moments)] for key, moments in found.items()}
 
@@ -182,7 +176,7 @@ class _Judge:
             for d in found[:MAX_SHOWN]:
                 self._verdict.facts.append(_stall(d, "snapshot", certain=False))
             return
-        if self._verdict.gone:
+        if self._verdict.gone or self._verdict.dead:
             self._verdict.facts.append(_stall(certain[0], "missing_rank"))
             return
         if len(certain) == 1 and certain[0].size == 2 < self._largest and certain[0].lag == 1:
@@ -204,7 +198,7 @@ class _Judge:
         if d.moving:
             return False
         same = (d.frozen or d.lag >= SNAPSHOT_LAG) and self._moved < d.size
-        return same or self._symptoms or bool(self._verdict.gone)
+        return same or self._symptoms or bool(self._verdict.gone or self._verdict.dead)
 
     def _globals(self, d: _Difference, ranks: Iterable[int]) -> set[int]:
         """Global ranks; empty when one of them is not known."""
@@ -295,10 +289,10 @@ def _ranks(groups: Mapping[int, list[Fact]], size: int) -> dict[int, set[int]]:
         if len(listed) == _number(facts):
             found[count] = listed
     unlisted = [c for c in groups if c not in found]
-    if len(unlisted) == 1 and size:
-        rest = set(range(size)) - {r for listed in found.values() for r in listed}
-        if len(rest) == _number(groups[unlisted[0]]):
-            found[unlisted[0]] = rest
+    if len(unlisted) == 1 and 0 < size <= MAX_WORLD:
+        known = {r for listed in found.values() for r in listed}
+        if size - sum(r < size for r in known) == _number(groups[unlisted[0]]):
+            found[unlisted[0]] = set(range(size)) - known
     return found
 
 

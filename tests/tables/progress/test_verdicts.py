@@ -150,11 +150,32 @@ def test_ras_lists_the_minority_which_is_ahead() -> None:
 
 
 def test_the_same_ras_numbers_twice_are_a_stall() -> None:
-    both = [counts(n, k, r, s) for s in (0, 1) for n, k, r in ((641, 15, ""), (640, 1, "9"))]
+    copied = [counts(n, k, r, s) for s in (0, 1) for n, k, r in ((641, 15, ""), (640, 1, "9"))]
+    both = [(k, f | {"at": 100.0 + 30 * f["snapshot"]}) for k, f in copied]  # type: ignore[operator]
     found = derived(progress, base(*both))  # type: ignore[arg-type]
     assert guilty(found) == {9}
+    assert not guilty(derived(progress, base(*copied)))  # type: ignore[arg-type]
     moving = [*both[:2], counts(700, 15, "", 1), counts(699, 1, "9", 1)]
     assert not guilty(derived(progress, base(*moving)))  # type: ignore[arg-type]
+
+
+def test_a_dead_process_whose_rank_ras_does_not_tell() -> None:
+    dead = {"state": "dead", "node": "node04", "pid": 4711, "gpu": "3", "snapshot": 0}
+    found = derived(
+        progress, base(("ras_missing", {"state": "dead", "number": 1, "snapshot": 0}), ("ras_missing", dead))
+    )
+    (suspect,) = (f for f in found if f.kind == "suspect_rank")
+    assert (suspect.fields["reason"], suspect.fields["host"], suspect.fields["pid"]) == ("exited", "node04", 4711)
+    assert "rank" not in suspect.fields
+    assert [f.fields["verdict"] for f in found if f.kind == "stall"] == ["missing_rank"]
+
+
+def test_ranks_and_sizes_that_cannot_be_do_not_end_the_analysis() -> None:
+    absurd = {"count": 100, "number": 2, "ranks": "-7--1,x", "size": 10**15, "comm_id": "0xab", "snapshot": 0}
+    found = derived(
+        progress, base(("ras_count", absurd), ("ras_count", absurd | {"count": 40, "ranks": "3", "number": 1}))
+    )
+    assert guilty(found) <= {3}
 
 
 def test_a_difference_that_the_former_snapshot_did_not_list_is_no_stall() -> None:
@@ -172,11 +193,11 @@ def test_a_difference_that_the_former_snapshot_did_not_list_is_no_stall() -> Non
 
 def test_one_call_more_in_a_pair_does_not_tell_whose_it_is() -> None:
     pair = [
-        (k, dict(f) | {"comm_id": "0xcd", "size": 2})
+        (k, dict(f) | {"comm_id": "0xcd", "size": 2, "at": 100.0 + 30 * s})
         for s in (0, 1) for k, f in (counts(97, 1, "1", s), counts(96, 1, "0", s))
     ]  # fmt: skip
     whole = {"comm_id": "0xab", "size": 16, "ranks": 16, "errors": "OK", "status": "RUNNING"}
-    job = [("ras_comm", whole | {"snapshot": s}) for s in (0, 1)]
+    job = [("ras_comm", whole | {"snapshot": s, "at": 100.0 + 30 * s}) for s in (0, 1)]
     found = derived(progress, base(*pair, *job))  # type: ignore[arg-type]
     assert not guilty(found)
     assert [f.fields["verdict"] for f in found if f.kind == "stall"] == ["partial_evidence"]
