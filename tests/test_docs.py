@@ -2,8 +2,9 @@
 
 A block stands between fences. A comment above it, `<!-- test: … -->`, may say how it is tested: `tmux "TEXT"` (each
 line is started in a terminal of its own and left with `q` once TEXT is on the screen), `needs PROGRAM`, `may exit 1`,
-or `the test command itself` (read, not run). Any other words only explain the double. `pip` asks no index but a folder
-with the wheel of this checkout; `pipx`, `uv`, `uvx`, `podman` and `kubectl` are scripts that check what they are asked.
+or `the test command itself` (read, not run). Any other words only explain the double. `pip` asks no index, and for `.`
+it takes the wheel of this checkout; `pipx`, `uv`, `uvx`, `podman` and `kubectl` are scripts that check what they are
+asked.
 """
 
 from __future__ import annotations
@@ -59,16 +60,16 @@ def blocks(doc: str) -> list[Block]:
 
 LISTED = """#!{python}
 import os, subprocess, sys
-name, args, package = os.path.basename(sys.argv[0]), sys.argv[1:], "{package}"
+name, args = os.path.basename(sys.argv[0]), sys.argv[1:]
 if name == "kubectl":
     assert args[:1] == ["logs"] and len(args) == 2, args
     sys.stdout.write(open("{log}", encoding="utf-8", errors="replace").read())
 elif name == "pipx":
-    assert args == ["install", package], args
+    assert args == ["install", "."], args
 elif name == "uv":
-    assert args == ["tool", "install", package], args
+    assert args == ["tool", "install", "."], args
 elif name == "uvx":
-    assert args[:3] == ["--from", package, "diagnose"], args
+    assert args[:3] == ["--from", ".", "diagnose"], args
     sys.exit(subprocess.run(args[2:]).returncode)
 elif name == "podman" and args[0] == "build":
     assert args == ["build", "-t", "diagnose", "."] and os.path.isfile("Containerfile"), args
@@ -140,9 +141,10 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
     diagnose_here = f'#!/bin/sh\nPYTHONPATH="{TOP}" exec "{sys.executable}" -m diagnose "$@"\n'
     program(bin_ / "diagnose", diagnose_here)
     dry = 'case "$1" in install) shift; set -- install --dry-run "$@";; esac\n'
+    dry += 'for a; do shift; [ "$a" = . ] && a=$(echo "$PIP_FIND_LINKS"/*.whl); set -- "$@" "$a"; done\n'
     program(bin_ / "pip", f'#!/bin/sh\n{dry}exec "{sys.executable}" -m pip "$@"\n')
     for name in ("pipx", "uv", "uvx", "podman", "kubectl"):
-        program(bin_ / name, LISTED.format(python=sys.executable, package="nccl-diagnose", log=pasted))
+        program(bin_ / name, LISTED.format(python=sys.executable, log=pasted))
     made = tmp_path / "venv"
     program(made / "bin" / "diagnose", diagnose_here)
     (made / ".lock-installed").write_bytes((TOP / "requirements-dev.lock").read_bytes())
@@ -252,6 +254,14 @@ def test_requirements_written_out_are_those_of_the_project():
     (line,) = re.findall(r"^pip install ('.*)$", (TOP / "docs/install.md").read_text("utf-8"), re.M)
     assert set(shlex.split(line)) == without_engine
     assert project["name"] == "nccl-diagnose"
+
+
+def test_nothing_is_installed_from_an_index_by_our_name():
+    for doc in DOCS:
+        for block in blocks(doc):
+            for line in block.text.splitlines():
+                local = "nccl-diagnose" not in line or "--no-index" in line or "uninstall" in line
+                assert local, f"{doc}:{block.line}: {line}"
 
 
 def test_the_flag_for_new_pythons_is_that_of_the_setup():
