@@ -153,3 +153,11 @@ def test_a_rank_that_has_completed_it_does_not_wait_in_it() -> None:
     assert stall.fields["others"] == (
         "the size of the group is not known; nothing is said of ranks above 1; rank 1 has completed it"
     )
+
+
+def test_a_rank_that_three_pasted_lines_do_not_list_has_not_died() -> None:
+    def failed(rank: int, message: str) -> Given:
+        return ("python_exception", {"rank": rank, "type": "RuntimeError", "message": message, "cause": "network"})
+
+    lines = failed(2, "Connection closed by peer [192.0.2.19]:21733"), failed(1, "Timed out waiting 1800000ms for recv")
+    assert not derived(progress, base(*lines), "suspect_rank")
