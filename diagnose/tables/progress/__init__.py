@@ -26,6 +26,7 @@ from diagnose.tables.progress.crashes import (
 from diagnose.tables.progress.mismatches import checked_mismatches, placed, watchdog_mismatches
 from diagnose.tables.progress.ras import RasVerdict, ras_verdict
 from diagnose.tables.progress.recorded import recorded
+from diagnose.tables.progress.silence import outlived
 from diagnose.tables.progress.stall import (
     MAX_GROUPS,
     MAX_SUSPECTS,
@@ -55,8 +56,8 @@ def derive(base: FactBase) -> Iterator[Fact]:
     crashes = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "exited"} | crashed_ranks(base)
     recorder = recorded(base, crashes, symptoms=symptoms)
     crashes |= recorder.vanished
-    if not crashes and not recorder.known and (failed := failed_by_peers(base)):
-        crashes |= vanished(base, set(range(max([base.world or 0, *(r + 1 for r in failed)]))) - known_ranks(base))
+    if not crashes and not recorder.known and base.world and failed_by_peers(base):
+        crashes |= vanished(base, set(range(base.world)) - known_ranks(base))
     if recorder.guilty:
         crashes = {
             r: c for r, c in crashes.items()
@@ -174,7 +175,7 @@ def stall_facts(
         yield Fact("", "stall", fields | {"others": positions(stall)}, stall.evidence)
         return
     guilty = [suspect(base, rank, "behind", stall, stall.behind[rank]) for rank in sorted(behind - set(named))]
-    present = silent & idle
+    present = outlived(base, silent & idle, stall)
     if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":
         guilty += [suspect(base, rank, "absent", stall, None) for rank in sorted(present)]
     guilty = guilty[:MAX_SUSPECTS]

@@ -14,6 +14,7 @@ from diagnose.tables.progress.stall import (
 )
 from diagnose.tables.progress.watchdog import TRANSFERS, groups
 
+Signature = tuple[Value | None, ...]
 UNEVEN = ("ALLTOALL", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED", "UNKNOWN")
 """Operations whose sizes may differ between ranks by design."""
 
@@ -33,9 +34,18 @@ def watchdog_mismatches(base: FactBase) -> Iterator[Fact]:
                 signature = (op, *(fact.fields.get(n) for n in sizes), *(None,) * (2 - len(sizes)))
                 by_seq[seq][signature][rank] = fact
         for seq, signatures in sorted(by_seq.items()):
-            if len(signatures) > 1:
-                yield mismatch_fact(name, seq, signatures, ("op", "elements", "elements"))
+            told = _without_unknown(signatures)
+            if len(told) > 1:
+                yield mismatch_fact(name, seq, told, ("op", "elements", "elements"))
                 break
+
+
+def _without_unknown(signatures: Mapping[Signature, dict[int, Fact]]) -> Mapping[Signature, dict[int, Fact]]:
+    """Signatures without those that say less of an operation than others do: what a torn line lacks is unknown."""
+    most: dict[Value | None, int] = defaultdict(int)
+    for signature in signatures:
+        most[signature[0]] = max(most[signature[0]], sum(part is not None for part in signature))
+    return {s: ranks for s, ranks in signatures.items() if sum(part is not None for part in s) == most[s[0]]}
 
 
 def placed(base: FactBase, mismatch: Fact) -> Fact:
@@ -43,9 +53,6 @@ def placed(base: FactBase, mismatch: Fact) -> Fact:
     hosts = {base.rank_host.get(rank) for rank in unfold_ranks(str(mismatch.fields.get("odd_ranks", "")))}
     host = next(iter(hosts)) if len(hosts) == 1 else None
     return replace(mismatch, fields={**mismatch.fields, "host": host}) if host else mismatch
-
-
-Signature = tuple[Value | None, ...]
 
 
 def mismatch_fact(

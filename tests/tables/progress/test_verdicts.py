@@ -275,3 +275,26 @@ def test_call_lines_of_several_communicators() -> None:
     ]  # fmt: skip
     error = ("torch_error", {"type": "DistBackendError", "text": "NCCL communicator was aborted", "rank": 3})
     assert guilty(derived(progress, base(*lines, error))) == {1}  # type: ignore[arg-type]
+
+
+def test_a_size_that_a_torn_line_lacks_is_unknown_not_different() -> None:
+    whole = {"group": "PG 0", "seq": 101, "op": "ALLREDUCE", "numel_in": 1024, "numel_out": 1024, "timeout_ms": 6e5}
+    torn = {"group": "PG 0", "seq": 101, "op": "ALLREDUCE", "rank": 7}
+    ranks: list[tuple[str, dict[str, object]]] = [("torch_timeout", whole | {"rank": r}) for r in range(7)]
+    found = derived(progress, base(*ranks, ("torch_timeout", torn)))  # type: ignore[arg-type]
+    assert not [f for f in found if f.kind == "signature_mismatch"]
+    other = derived(progress, base(*ranks, ("torch_timeout", torn | {"op": "BROADCAST"})))  # type: ignore[arg-type]
+    assert [f.fields["odd_ranks"] for f in other if f.kind == "signature_mismatch"] == ["7"]
+
+
+def test_silence_after_the_end_of_a_log_names_nobody() -> None:
+    steps = [("train_step", {"rank": r, "steps": 3, "median_s": 0.8}) for r in range(8)]
+    storm = [
+        ("torch_timeout", {"group": "PG 0", "seq": 101, "op": "ALLREDUCE", "rank": r, "timeout_ms": 6e5})
+        for r in range(7)
+    ]
+    hosts = dict.fromkeys(range(8), "node01")
+    cut = base(*steps, *storm, ranks=hosts)  # type: ignore[arg-type]
+    assert not guilty(derived(progress, cut))
+    on = base(*steps, *storm, ("train_step", {"rank": 7, "steps": 4, "median_s": 0.8}), ranks=hosts)  # type: ignore[arg-type]
+    assert guilty(derived(progress, on)) == {7}
