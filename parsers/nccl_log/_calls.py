@@ -25,14 +25,20 @@ CALL = re.compile(
 """A cleanly signed call: 1 the signature, 2 its number in hexadecimal, 3 the communicator."""
 _FIELDS = re.compile(
     r"(\w{1,40}): opCount ([0-9a-f]{1,16}) sendbuff \S{1,20} recvbuff \S{1,20} count (\d{1,20}) datatype (\d{1,3}) "
-    r"op \d{1,20} root (-?\d{1,10}) comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,7})\]",
+    r"op \d{1,20} root (-?\d{1,10}) comm (0x[0-9a-f]{1,16})(?: \[nranks=(\d{1,7})\])?",
     re.ASCII,
 )
+_GLUED = re.compile(r"([^\s:]{1,255}):(\d{1,9}):\d{1,9} \[-?\d{1,20}\] $", re.ASCII)
+_OPERATIONS = ("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "AlltoAll", "Gather", "Scatter",
+               "Send", "Recv")  # fmt: skip
+_TORN = re.compile(r"([A-Z][A-Za-z]{0,15})(:?|: (?:o[pCount]{0,6}|opCount [^\n]{0,260}))$")
 _DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16",
               "float8e4m3", "float8e5m2")  # fmt: skip
 """ncclDataType_t by number, NCCL 2.27."""
 _CHUNK = 1 << 20
 MAX_STREAMS = 20_000
+MAX_TORN = 200
+"""So many torn lines of a process are remembered, at most."""
 MAX_SIGNATURES = 60_000
 MAX_TAIL = 4
 MAX_KEPT = 4_000
@@ -66,6 +72,8 @@ class Calls:
         self.heads = heads
         self.streams: dict[tuple[int, str], Stream] = {}
         self.dropped = 0
+        self.torn: dict[int, list[int]] = {}
+        self._owners: dict[tuple[int | None, str], Head] = {}
         self._by_signature: dict[tuple[str, str], Stream] = {}
         self._region = 0
         self._touched: list[Stream] = []
@@ -83,6 +91,7 @@ class Calls:
         stream = self.streams.get(key)
         if stream is None and len(self.streams) < MAX_STREAMS:
             stream = self.streams[key] = Stream(pointer, head)
+            self._owners.setdefault((head.pid, pointer), head)
         return stream
 
     # --- a region cleanly signed ----------------------------------------------------------------------
@@ -166,6 +175,21 @@ class Calls:
         if len(stream.fresh) > 64:
             del stream.fresh[:-MAX_TAIL]
 
+    def glued(self, before: str, pointer: str) -> Head:
+        """Who signs a call whose signature, at the end of `before`, is glued to the line in front of it."""
+        m = _GLUED.search(before)
+        owner = self._owners.get((int(m[2]), pointer)) if m else None
+        known = m is not None and owner is not None and m[1].endswith((owner.host or "").split(".", 1)[0])
+        return owner if known and owner is not None else self.heads.nobody
+
+    def tear(self, head: Head, number: int) -> None:
+        """A call of that process in the line of that number, whose end is torn off."""
+        if head is not self.heads.nobody:
+            lines = self.torn.setdefault(head.process.number, [])
+            lines.append(number)
+            if len(lines) > MAX_TORN:
+                del lines[: -MAX_TORN // 2]
+
     def finish(self, text: str, first: int, lines: int) -> None:
         """End the region begun with `start`."""
         for stream in self._touched:
@@ -226,7 +250,8 @@ class Calls:
         self._release()
         for (process, pointer), stream in sorted(self.streams.items(), key=_by_place):
             for number, kept in enumerate(stream.tail[-self.keep :]):
-                record = _record(stream, kept, path, comms)
+                torn = sum(line > kept[0] for line in self.torn.get(process, ()))
+                record = _record(stream, kept, path, comms, torn)
                 if record is not None:
                     yield ("nccl_collective", process, pointer, number), record
 
@@ -249,12 +274,20 @@ def _materialise(text: str, after: int, pairs: list[tuple[Stream, list[int]]], k
         stream.tail = [*stream.tail, *reversed(kept)][-keep:]
 
 
+def is_torn(message: str) -> bool:
+    """Whether a message that is no whole call is the beginning of one."""
+    m = _TORN.match(message)
+    if m is None:
+        return False
+    return m[1] in _OPERATIONS if m[2] else any(name.startswith(m[1]) for name in _OPERATIONS)
+
+
 def _by_place(item: tuple[tuple[int, str], Stream]) -> tuple[str, int, str]:
     stream = item[1]
     return stream.head.host or "", stream.head.pid or 0, stream.pointer
 
 
-def _record(stream: Stream, kept: Kept, path: str, comms: Comms) -> Record | None:
+def _record(stream: Stream, kept: Kept, path: str, comms: Comms, torn: int) -> Record | None:
     found = None
     for candidate in _FIELDS.finditer(kept[2]):
         if candidate.group(6) == stream.pointer:
@@ -269,9 +302,12 @@ def _record(stream: Stream, kept: Kept, path: str, comms: Comms) -> Record | Non
         "elements": int(found.group(3)),
         "datatype": _DATATYPES[datatype] if datatype < len(_DATATYPES) else str(datatype),
         "root": int(found.group(5)),
-        "nranks": int(found.group(7)),
         "calls": stream.calls,
     }
+    if found.group(7):
+        fields["nranks"] = int(found.group(7))
+    if torn:
+        fields["torn"] = torn
     comm = comms.open.get((stream.head.process.number, stream.pointer))
     if comm is not None:
         fields["comm_rank"] = comm.rank

@@ -15,7 +15,7 @@ from diagnose.model import Block, Digest, Record, Source
 from diagnose.parsing import Prefix
 
 from . import _dispatch, _messages_init, _messages_ranks, _messages_socket, _warnings
-from ._calls import Calls
+from ._calls import Calls, is_torn
 from ._comms import Comms
 from ._ledger import Ledger, Place, Slot
 from ._libfabric import libfabric_lines
@@ -159,6 +159,10 @@ class Reader:
                 else:
                     comms.channel(head, key[1], self.place(line, ""))
             elif kind == 4:
+                joined = text.rfind("NCCL INFO ", start + 5, m.end())
+                if joined >= 0:
+                    self.calls.tear(head, self.line_at(line)[0])
+                    head = self.calls.glued(text[max(start, joined - MAX_SIGNATURE) : joined], m.group(4))
                 self.calls.one(head, m.group(4), line)
             elif kind == 5:
                 self._info(m.end(), line, raw, head)
@@ -228,6 +232,9 @@ class Reader:
     def _info(self, start: int, line: int, raw: str, head: Head) -> None:
         end = self._text.find("\n", start)
         message = self._text[start : min(end if end >= 0 else len(self._text), start + MAX_MESSAGE)]
+        if is_torn(self._cut(message) if "NCCL " in message else message.rstrip()):
+            self.calls.tear(head, self.line_at(line)[0])
+            return
         key = (head.host, _dispatch.essence(message))
         known = self._memo.get(key)
         if known is not None:
@@ -286,6 +293,10 @@ class Reader:
         if dropped:
             what = ", ".join(f"{count} of {name}" for name, count in sorted(dropped.items()))
             yield Record("parse_problem", {"text": f"more than can be kept; left out: {what}"})
+        torn = sorted(n for lines in self.calls.torn.values() for n in lines)
+        if torn:
+            words = f"{len(torn)} lines of calls are torn (the last in line {torn[-1]}): what they call is not known"
+            yield Record("parse_problem", {"text": words})
         for host in sorted({p.host for p in self.heads.processes.values() if p.host}):
             yield Record("covered", {"topic": "nccl_log"}, host=host)
 

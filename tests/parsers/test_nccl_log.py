@@ -395,3 +395,22 @@ def test_splitting_anywhere_changes_nothing(name: str, at: int) -> None:
 def test_tcp_has_no_gpudirect_to_lose() -> None:
     lines = "n1:7:71 [0] NCCL INFO NET/Socket : GPU Direct RDMA Disabled for HCA 0 'eth2'\n"
     assert not of(run(PARSER, lines), "nccl_gdr")
+
+
+def test_torn_and_glued_calls() -> None:
+    def calls(*lines: str) -> dict[object, tuple[object, object]]:
+        found = run(PARSER, "\n".join(lines))
+        last: dict[object, tuple[object, object]] = {}
+        for r in found:
+            if r.kind == "nccl_collective":
+                last[r.fields["pid"]] = (r.fields["op_count"], r.fields.get("torn", 0))
+        return last
+
+    whole = [coll(pid, count) for count in range(5) for pid in (10, 20)]
+    assert calls(*whole) == {10: (4, 0), 20: (4, 0)}
+    assert calls(*whole[:-1], whole[-1][:70]) == {10: (4, 0), 20: (3, 1)}
+    assert calls(*whole[:-1], whole[-1][:30]) == {10: (4, 0), 20: (3, 1)}
+    assert calls(*whole[:-1], whole[-1][:-20]) == {10: (4, 0), 20: (4, 0)}
+    assert calls(*whole[:4], whole[4][:70], *whole[5:]) == {10: (4, 0), 20: (4, 0)}
+    assert calls(*whole[:-2], whole[-2][:60] + whole[-1]) == {10: (3, 1), 20: (4, 0)}
+    assert "are torn" in str(of(run(PARSER, "\n".join([*whole, whole[-1][:70]])), "parse_problem")[0].fields["text"])

@@ -34,7 +34,9 @@ def coll_stalls(base: FactBase, *, symptoms: bool) -> tuple[list[Stall], list[Fa
         top = max(counts.values())
         waiting = frozenset(r for r, n in counts.items() if n == top)
         behind = {r: n for r, n in counts.items() if n < top}
-        lag = top - min(counts.values())
+        torn = {r for r, n in behind.items() if top - n <= _torn(last[r])}
+        behind = {r: n for r, n in behind.items() if r not in torn}
+        lag = top - min([top, *behind.values()])
         size = next((int(o.fields["nranks"]) for o in last.values() if isinstance(o.fields.get("nranks"), int)), None)  # type: ignore[arg-type]
         mismatch = _coll_mismatch(comm, ranks)
         if mismatch:
@@ -59,6 +61,11 @@ def coll_stalls(base: FactBase, *, symptoms: bool) -> tuple[list[Stall], list[Fa
             )
         )
     return _without_victims(stalls), mismatches
+
+
+def _torn(call: Fact) -> int:
+    """How many calls may have followed that cannot be read."""
+    return n if isinstance(n := call.fields.get("torn"), int) else 0
 
 
 def _without_victims(stalls: list[Stall]) -> list[Stall]:

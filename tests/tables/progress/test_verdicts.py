@@ -298,3 +298,14 @@ def test_silence_after_the_end_of_a_log_names_nobody() -> None:
     assert not guilty(derived(progress, cut))
     on = base(*steps, *storm, ("train_step", {"rank": 7, "steps": 4, "median_s": 0.8}), ranks=hosts)  # type: ignore[arg-type]
     assert guilty(derived(progress, on)) == {7}
+
+
+def test_a_rank_whose_last_call_is_torn_is_not_late() -> None:
+    def call(rank: int, count: int, **more: int) -> tuple[str, dict[str, object]]:
+        return "nccl_collective", {"comm_id": "0xab", "rank": rank, "op": "AllReduce", "op_count": count} | more
+
+    rest = [call(r, 39) for r in range(7)]
+    waits = ("torch_timeout", {"seq": 101, "op": "ALLREDUCE", "rank": 0})
+    assert guilty(derived(progress, base(*rest, call(7, 38), waits))) == {7}  # type: ignore[arg-type]
+    assert not guilty(derived(progress, base(*rest, call(7, 38, torn=1), waits)))  # type: ignore[arg-type]
+    assert guilty(derived(progress, base(*rest, call(7, 36, torn=1), waits))) == {7}  # type: ignore[arg-type]
