@@ -10,6 +10,7 @@ from diagnose.tables.progress.crashes import failures, named_absent, vanished
 from diagnose.tables.progress.divergence import Divergence, codes_at, divergence, texts_of
 from diagnose.tables.progress.holdups import Judge, Verdict
 from diagnose.tables.progress.logged import add_logged
+from diagnose.tables.progress.nameless import nameless_stall
 from diagnose.tables.progress.order import against_the_order
 from diagnose.tables.progress.recorder import Group, Recording, recording, symptom_age
 from diagnose.tables.progress.stall import MAX_GROUPS, known_ranks, some_evidence, what, who
@@ -27,6 +28,9 @@ def recorded(base: FactBase, crashes: Mapping[int, Fact], *, symptoms: bool) -> 
     found = recording(base)
     verdict = Verdict(known=set(found.dumps))
     if not found.dumps:
+        alone = found.unplaced and not any(o.kind in LOG_KINDS for o in base.observations)
+        if alone and (nameless := nameless_stall(base)) is not None:
+            verdict.facts.append(nameless)
         return verdict
     add_logged(found, base)
     certain = symptoms or symptom_age(found) >= LONG_PENDING_S or _given_up(found)

@@ -58,8 +58,7 @@ class Group:
     @property
     def label(self) -> str:
         """The group in words."""
-        described = f" ({self.desc})" if self.desc and self.desc != "undefined" else ""
-        return f"process group {self.name}{described}"
+        return group_label(self.name, self.desc)
 
     @property
     def kind(self) -> str:
@@ -71,6 +70,11 @@ class Group:
     def everyone(self) -> Iterable[int]:
         """Members, or the ranks seen when nobody lists them."""
         return self.members or sorted(self.rows)
+
+
+def group_label(name: str, desc: str) -> str:
+    """`process group 3 (DATA_PARALLEL_GROUP)`."""
+    return f"process group {name}" + (f" ({desc})" if desc and desc != "undefined" else "")
 
 
 @dataclass(slots=True)

@@ -126,3 +126,16 @@ def test_a_ring_without_the_dump_of_one_of_its_ranks_names_nobody() -> None:
     found = judged({f"d_{r}": (e, 6) for r, e in made.items()}, pipe=False, groups=groups)
     (ring,) = [f for f in found if f.kind == "wait_cycle"]
     assert ring.fields["odd_ranks"] == ""
+
+
+def test_dumps_that_do_not_tell_their_ranks() -> None:
+    dumps = {f"dump-{'abcdefgh'[r]}": (e, 8) for r, e in job(late=3).items()}
+    found = judged(dumps, pipe=False, numbered=True)
+    assert not suspects(found)
+    (stall,) = [f for f in found if f.kind == "stall"]
+    assert stall.fields["verdict"] == "partial_evidence"
+    assert stall.fields["effect"] == "7 of 8 dumps wait in vain"
+    assert "none of the 8 dumps tells its rank" in str(stall.fields["others"])
+    assert "dump-d is at #19" in str(stall.fields["others"])
+    sound = {name: (e[:19], 8) for name, (e, _) in dumps.items()}
+    assert not [f for f in judged(sound, pipe=False, numbered=True) if f.kind == "stall"]
