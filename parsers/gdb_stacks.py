@@ -18,7 +18,7 @@ KIND = "gdb_stacks"
 TOPICS = ("stacks",)
 
 _THREAD = re.compile(
-    r'Thread (?P<number>\d{1,6}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<lwp>\d{1,9})\)?'
+    r"Thread (?P<number>\d{1,6}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<lwp>\d{1,9})\)?"
     r'(?: "(?P<name>[^"]{0,60})")?\)'
 )
 _FRAME = re.compile(r"#(?P<n>\d{1,4}) {1,4}(?:0x[0-9a-f]{1,16} in )?(?P<function>[^(\s][^(]{0,200}?) ?\((?P<rest>.*)$")
@@ -60,6 +60,8 @@ def parse(lines: Iterable[Line], source: Source) -> Iterator[Record]:
     """One `python_stack` per thread."""
     threads: list[_Thread] = []
     for line in lines:
+        if line.text[:1] == "#" and threads and len(threads[-1].frames) >= MAX_FRAMES:
+            continue
         text = unprefix(line.text).text.strip() if "Thread " in line.text or "#" in line.text else line.text
         m = _THREAD.match(text)
         if m:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagnose.model import Line, Record, Source
-from diagnose.parsing import evidence, problem, unprefix
+from diagnose.parsing import Prefix, evidence, problem, unprefix
 
 KIND = "py_spy"
 TOPICS = ("stacks",)
@@ -79,7 +79,10 @@ def _threads(lines: list[Line]) -> Iterator[_Thread]:
     pid: int | None = None
     thread: _Thread | None = None
     for line in lines:
-        prefix = unprefix(line.text)
+        bare = line.text[:4] == "    " and line.text[4:5].isalpha()  # a frame without a prefix: there may be millions
+        if bare and thread is not None and len(thread.frames) >= _MAX_FRAMES:
+            continue
+        prefix = Prefix(line.text) if bare else unprefix(line.text)
         text = prefix.text
         m = _PROCESS.match(text)
         if m:

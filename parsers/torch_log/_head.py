@@ -18,7 +18,7 @@ _GLOG = (
     r"|\[[IWEF] (?P<old_file>[\w./-]{1,120}):\d{1,6}\] ?"
 )
 _HEADER = re.compile(
-    rf"(?P<rank>\[rank(?P<global>\d{{1,6}})\]:\s?)|\[(?P<role>default|trainer|worker)(?P<local>\d{{1,4}})\]:"
+    rf"(?P<rank>\[rank(?P<global>[0-9]{{1,6}})\]:\s?)|\[(?P<role>default|trainer|worker)(?P<local>[0-9]{{1,4}})\]:"
     rf"|\[\d{{1,6}},(?P<mpi>\d{{1,6}})\]<(?:stdout|stderr)>:|{_GLOG}"
 )
 _HEADER_GATES = ("[rank", "]:", "]<", "] ")
@@ -27,11 +27,11 @@ _HEADER_GATES = ("[rank", "]:", "]<", "] ")
 # is the name that all ranks of the group share; the ID is a counter of the process and says nothing across ranks.
 _GROUP = re.compile(
     r"\[PG (?:ID \S{1,40} PG GUID (?P<guid>[^\s()\]]{1,80})|(?P<name>[^\s()\]]{1,80}))"
-    r"\s?(?:\((?P<desc>[^()\]]{0,80})\))?\s?Rank (?P<rank>\d{1,6})\]\s*"
+    r"\s?(?:\((?P<desc>[^()\]]{0,80})\))?\s?Rank (?P<rank>[0-9]{1,6})\]\s*"
 )
-_GROUP_RANK = re.compile(r"\[Rank (\d{1,6})\]")
+_GROUP_RANK = re.compile(r"\[Rank ([0-9]{1,6})\]")
 _MPI = re.compile(r"\[\d{1,6},(\d{1,6})\]<std")
-_GLOBAL = re.compile(r"\[rank(\d{1,6})\]:")
+_GLOBAL = re.compile(r"\[rank([0-9]{1,6})\]:")
 _TASK = re.compile(r"(?:^|[\s\]:])(\d{1,6}): $")
 _PLAIN_GROUPS = (None, "undefined", "")
 

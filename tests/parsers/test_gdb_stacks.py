@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import support
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,3 +47,12 @@ def test_other_stacks_are_not_claimed() -> None:
 def test_any_text(at: int, junk: str) -> None:
     text = support.fixture("gdb_stacks", "sick.txt")
     support.run(PARSER, text[:at] + junk + text[at + len(junk) :])
+
+
+def test_a_stack_of_a_million_frames_costs_no_prefixes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    known = PARSER.unprefix
+    monkeypatch.setattr(PARSER, "unprefix", lambda text: asked.append(text) or known(text))
+    text = "Thread 1 (Thread 0x7f (LWP 10)):\n" + "#0  0x00007f11 in forward (a=1) at /a/b.c:12\n" * 2_000
+    (stack,) = support.run(PARSER, text)
+    assert str(stack.fields["function"]) == "forward" and len(asked) < 300

@@ -98,3 +98,12 @@ def test_a_kernel_log_before_a_dump_is_no_json() -> None:
     dump = fixture("py_spy", "healthy.txt")
     alone = of(run(PARSER, dump), "python_stack")
     assert len(of(run(PARSER, '[ 1.000000] usb: "owns_gil"\n' + dump), "python_stack")) == len(alone) > 0
+
+
+def test_a_stack_of_a_million_frames_costs_no_prefixes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    known = PARSER.unprefix
+    monkeypatch.setattr(PARSER, "unprefix", lambda text: asked.append(text) or known(text))
+    text = 'Process 10: python x\nThread 10 (active): "MainThread"\n' + "    forward (model/some.py:12)\n" * 2_000
+    (stack,) = run(PARSER, text)
+    assert str(stack.fields["function"]) == "forward" and len(asked) < 300

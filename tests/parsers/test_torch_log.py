@@ -395,3 +395,9 @@ def test_gloo_messages_larger_than_the_call_are_no_lost_connections() -> None:
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.42.3.19]:2"
     )
     assert only(closed, "torch_error").fields["type"] == "GlooError"
+
+
+def test_only_ascii_digits_are_a_rank() -> None:
+    line = "[rank٣]:[E1112 03:01:02.1 ProcessGroupNCCL.cpp:632] [Rank ٣] Watchdog caught collective operation timeout: "
+    found = run(PARSER, line + "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)")
+    assert all(r.rank is None for r in found)
