@@ -122,7 +122,7 @@ class Judge:
         fields = self._stall(operation, verdict, named, victims, certain, leaders)
         fields |= {
             "who": placed_ranks(guilty, self._base.rank_host),
-            "detail": details(suspects),
+            "detail": details(suspects) + self._left_out(),
             **self._place(guilty),
             **({"look": GPU_FIRST} if own_gpu and own_gpu >= guilty else {}),
         }
@@ -133,6 +133,12 @@ class Judge:
         if certain:
             self._verdict.guilty |= guilty
             self._verdict.facts += [s for s in suspects if s.fields["rank"] not in self._crashes]
+
+    def _left_out(self) -> str:
+        count = self._found.foreign
+        one = "1 dump of another job or attempt was left out"
+        many = f"{count} dumps of another job or attempt were left out"
+        return f" ({one if count == 1 else many})" if count else ""
 
     def _looks_stalled(self, lag: int, few: bool) -> bool:
         """No time-out was reported. Dumps alone are usually written at one, when at least half of the ranks wait;

@@ -112,6 +112,8 @@ def test_of_two_jobs_in_two_folders_the_one_that_stands_still() -> None:
     found = found_in(job(late=3), further=further)
     assert suspects(found) == {3}
     assert "8 dumps stem from another job or attempt, which was left out" in others(found)
+    (stall,) = [f for f in found if f.kind == "stall"]
+    assert str(stall.fields["detail"]).endswith("(8 dumps of another job or attempt were left out)")
 
 
 def test_a_ring_without_the_dump_of_one_of_its_ranks_names_nobody() -> None:
