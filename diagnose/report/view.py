@@ -15,7 +15,7 @@ from diagnose.model import UNNAMED_HOST, Diagnosis, Evidence, Finding, Problem, 
 from diagnose.report.safe import safe
 from diagnose.report.words import Words
 
-UNDETERMINED = ("undetermined", "snapshot-difference")
+UNDETERMINED = ("undetermined", "snapshot-difference", "warning-unexplained")
 """Slugs of rules that say that something may be wrong and what would decide it: `stall/undetermined`."""
 _DECIDES = re.compile(
     r"NCCL (?:WARN|ERROR)|Watchdog|Xid|Traceback|\b\w*Error\b|\berror\b|\bfail|timed? ?out|\bexitcode\b", re.IGNORECASE

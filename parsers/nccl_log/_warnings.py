@@ -23,6 +23,8 @@ _GOES_ON = re.compile(
 )
 _ADVICE_FOLLOWS = "is deprecated."
 _MAY_GO_ON = re.compile(r"bind|deprecated|completed with error", re.I)
+_FAILED = re.compile(r"\bfailed\b|^Error\b|: invalid \w")
+"""A call that failed or was refused, by the words of NCCL 2.16 to 2.32."""
 MAX_TEXT = 1_800
 
 
@@ -44,6 +46,7 @@ def warning(log: Reader, level: str, message: str, head: Head, place: Place, raw
         text=message[:MAX_TEXT],
         file=_file(raw),
         cuda_dev=head.dev,
+        failed=True if _FAILED.search(message) else None,
     )
     log.ledger.note("nccl_warning", fields, head, place, (shape(message),), own=True, track=True)
     from_warning(log, message, head, place)

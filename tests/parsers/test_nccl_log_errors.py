@@ -341,3 +341,17 @@ def test_a_segment_removed_twice_is_not_one_that_is_missing() -> None:
 def test_a_connection_reset_by_a_peer_without_a_name() -> None:
     fields = one(warned("Call to write failed : Connection reset by peer"), "nccl_peer_closed").fields
     assert (fields["reason"], fields.get("peer_address")) == ("reset", None)
+
+
+@pytest.mark.parametrize(
+    ("message", "failed"),
+    [
+        ("Error while creating shared memory segment /dev/shm/nccl-x (size 9637888)", True),
+        ("Call to socket failed : Too many open files", True),
+        ("Broadcast : invalid root 8 (root should be in the 0..8 range)", True),
+        ("socketFinalizeAccept: wrong magic 1234", None),
+        ("Cannot get incoming CPU.", None),
+    ],
+)
+def test_warnings_of_calls_that_failed(message: str, failed: bool | None) -> None:
+    assert one(warned(message), "nccl_warning").fields.get("failed") is failed
