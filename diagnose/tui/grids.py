@@ -53,10 +53,7 @@ def _state(value: Any) -> str:
 
 
 def _count(ranks: str) -> int:
-    try:
-        return len(unfold_ranks(ranks))
-    except ValueError:
-        return 1
+    return len(unfold_ranks(ranks)) or 1
 
 
 def rank_groups(diagnosis: Diagnosis | None) -> list[RankGroup]:
