@@ -300,6 +300,18 @@ def test_silence_after_the_end_of_a_log_names_nobody() -> None:
     assert guilty(derived(progress, on)) == {7}
 
 
+def test_a_rank_that_the_time_outs_of_its_file_pass_over_is_silent() -> None:
+    steps = [("train_step", {"rank": r, "steps": 3, "median_s": 0.8}) for r in range(8)]
+    storm = [
+        ("torch_timeout", {"group": "PG 0", "seq": 101, "op": "ALLREDUCE", "rank": r, "timeout_ms": 6e5})
+        for r in (0, 1, 2, 4, 5, 6, 7)
+    ]
+    hosts = dict.fromkeys(range(8), "node01")
+    assert guilty(derived(progress, base(*steps, *storm, ranks=hosts))) == {3}  # type: ignore[arg-type]
+    mixed = [storm[n] for n in (4, 0, 6, 2, 1, 5, 3)]
+    assert not guilty(derived(progress, base(*steps, *mixed, ranks=hosts)))  # type: ignore[arg-type]
+
+
 def test_a_rank_whose_last_call_is_torn_is_not_late() -> None:
     def call(rank: int, count: int, **more: int) -> tuple[str, dict[str, object]]:
         return "nccl_collective", {"comm_id": "0xab", "rank": rank, "op": "AllReduce", "op_count": count} | more
