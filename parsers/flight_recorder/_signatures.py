@@ -39,15 +39,15 @@ class Signatures:
         try:
             inputs, outputs = entry["input_sizes"], entry["output_sizes"]
             dtypes = entry.get("input_dtypes", ())
-            if not all(type(d) is str for d in dtypes[:MAX_TENSORS]):
-                return UNKNOWN
-            if len(inputs) == 1 and len(outputs) == 1 and len(dtypes) == 1:
+            if len(inputs) == 1 and len(outputs) == 1 and len(dtypes) == 1 and type(dtypes[0]) is str:
                 key: tuple[Any, ...] = (
                     entry["profiling_name"], array("q", inputs[0]).tobytes(), array("q", outputs[0]).tobytes(),
                     dtypes[0],
                 )  # fmt: skip
-            else:
+            elif all(type(d) is str for d in dtypes[:MAX_TENSORS]):
                 key = self._key(entry, inputs, outputs, dtypes)
+            else:
+                return UNKNOWN
             known = self._codes.get(key)
         except (KeyError, TypeError, OverflowError):
             return UNKNOWN
