@@ -23,10 +23,11 @@ from diagnose.tables.progress.crashes import (
     silent_stall,
     vanished,
 )
+from diagnose.tables.progress.jobwide import job_wide
 from diagnose.tables.progress.mismatches import checked_mismatches, placed, watchdog_mismatches
 from diagnose.tables.progress.ras import RasVerdict, ras_verdict
 from diagnose.tables.progress.recorded import recorded
-from diagnose.tables.progress.silence import outlived
+from diagnose.tables.progress.silence import beside_a_crash, outlived
 from diagnose.tables.progress.stall import (
     MAX_GROUPS,
     MAX_SUSPECTS,
@@ -73,6 +74,8 @@ def derive(base: FactBase) -> Iterator[Fact]:
         stalls, different = _logged_stalls(base, crashes, mismatches, symptoms, ras)
         stalls = [s if (s.world or 0) <= MAX_WORLD else replace(s, world=None) for s in stalls]
         mismatches += different
+        if not mismatches:
+            stalls = job_wide(stalls, base.world, crashes)
     named = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "absent"} | named_absent(base)
     named = {r: f for r, f in named.items() if r not in recorder.guilty and r not in crashes}
     yield from (placed(base, m) for m in mismatches)
@@ -176,7 +179,12 @@ def stall_facts(
         return
     guilty = [suspect(base, rank, "behind", stall, stall.behind[rank]) for rank in sorted(behind - set(named))]
     present = outlived(base, silent & idle, stall)
-    if stall.waiting and len(present) * 2 <= len(everyone) and verdict == "partial_evidence":
+    if died:
+        present = beside_a_crash(base, present, stall, crashes)
+    if died and present:  # a second fault beside the crash
+        yield Fact("", "stall", fields, stall.evidence)
+        fields |= {"verdict": "behind_rank", "effect": suffering(stall, False)}
+    if stall.waiting and len(present) * 2 <= len(everyone) and (died or verdict == "partial_evidence"):
         guilty += [suspect(base, rank, "absent", stall, None) for rank in sorted(present)]
     guilty = guilty[:MAX_SUSPECTS]
     if guilty or named:

@@ -58,6 +58,7 @@ class Judge:
         alone: bool,
     ) -> None:
         self._base, self._found, self._crashes, self._verdict = base, found, crashes, verdict
+        self._sole: set[int] = set()
         self._certain, self._opens, self._one_end = certain, alone, False
         self._alone = alone and not found.moved
         self._tops = {
@@ -79,6 +80,7 @@ class Judge:
                 self._ring(end)
         open_ends = [e for e in all_ends if e.kind in ("unknown", "stuck")]
         decided = bool(self._verdict.guilty) or any(e.kind == "ring" for e in all_ends)
+        self._sole = _sole_unknown(open_ends) if not decided else set[int]()
         for end in open_ends[:MAX_GROUPS]:
             sure = self._certain or (self._opens and len(self._verdict.waiting) * 2 >= len(self._found.dumps))
             if sure and end.operations and (not decided or self._crashed(end)):
@@ -199,9 +201,12 @@ class Judge:
         self._verdict.facts.append(self._fact(operation, fields, set()))
         alone = self._found.dumps.keys() | operation.unknown >= set(range(self._found.world))
         doubtful = bool(operation.unknown & self._found.left or self._found.unplaced or self._found.foreign)
-        if verdict == "partial_evidence" and alone and not doubtful and _only_unknown(operation):
+        sole = _only_unknown(operation) or (operation.unknown and operation.unknown == self._sole)
+        if verdict == "partial_evidence" and alone and not doubtful and sole:
             victims, called = end.victims, len(operation.waiting | operation.elsewhere)
             words = f"it alone left no dump; the other {called} members have all called it"
+            if called == 1:
+                words = "it alone left no dump; whatever the others wait for, they wait for it"
             for rank in sorted(operation.unknown):
                 suspect = self._suspect(rank, "unknown", operation, str(fields["what"]), victims, False)
                 fields_ = {**suspect.fields, "detail": words}
@@ -308,6 +313,15 @@ def _only_unknown(o: Operation) -> bool:
     """Of one member nothing is known, and all others (at least two) have called the operation and wait in it."""
     called = len(o.waiting | o.elsewhere)
     return len(o.unknown) == 1 and called >= 2 and called == len(list(o.group.everyone())) - 1
+
+
+def _sole_unknown(open_ends: Sequence[End]) -> set[int]:
+    """The one rank without a dump that every open operation waits for, where at least two ranks do in different ones."""
+    operations = [o for end in open_ends for o in end.operations]
+    unknown = set[int]().union(*(o.unknown for o in operations))
+    waiting = set[int]().union(*(o.waiting for o in operations))
+    everywhere = all(end.kind == "unknown" for end in open_ends) and all(o.unknown for o in operations)
+    return unknown if len(unknown) == 1 and len(waiting) > 1 and everywhere else set()
 
 
 def _not_started(o: Operation) -> set[int]:

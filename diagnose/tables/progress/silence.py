@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from diagnose.model import Fact, FactBase
+from diagnose.tables.progress.jobwide import FEW
 from diagnose.tables.progress.stall import Stall
 
 _COMPLAINTS = ("torch_timeout", "torch_pg_status", "torch_heartbeat", "torch_error", "torch_desync", "covered")
 """What watchdogs write when ranks time out: lines of these kinds may stop anywhere in the midst of them."""
 
+NEARLY = 4
+"""Ranks that time out in a log, to which one is lacking, before that one counts as silent (chosen by us)."""
+
 
 def outlived(base: FactBase, silent: set[int], stall: Stall) -> set[int]:
     """Those of the silent ranks whose logs go on after the time-outs.
 
+    Where none of several logs with time-outs lacks those of more than one of at least five ranks, none is cut off: it
+    would hardly end just before its last rank, and the others as well.
     A log goes on when the rank itself, or something that is no complaint of a watchdog, speaks in it after most other
     ranks of the file have timed out; or, in a file without time-outs, at a later time than theirs. A file of one rank
     beside files of others that timed out was collected with them; so was one in which most ranks timed out, beside one
@@ -33,6 +40,9 @@ def outlived(base: FactBase, silent: set[int], stall: Stall) -> set[int]:
     shown: set[int] = set()
     timed_out = {source for source, found in lines.items() if any(o.kind == "torch_timeout" for o in found)}
     whole = [source for source in timed_out if named[source] <= stall.waiting]
+    nearly = len(timed_out) > 1 and all(
+        len(named[s] & silent) <= 1 and len(named[s] & stall.waiting) >= NEARLY for s in timed_out
+    )
     for source, found in lines.items():
         here = named[source] & silent
         if not here:
@@ -40,7 +50,7 @@ def outlived(base: FactBase, silent: set[int], stall: Stall) -> set[int]:
         complaints = [o for o in found if o.kind == "torch_timeout"]
         if complaints:
             shown |= _after(found, complaints, here, named[source], stall) | _passed_over(complaints, here)
-            if whole and len(here) * 2 < len(named[source]):
+            if nearly or (whole and len(here) * 2 < len(named[source])):
                 shown |= here
         elif len(named[source]) == 1 or (last is not None and any(_at(o) >= last for o in found)):
             shown |= here
@@ -70,3 +80,14 @@ def _line(o: Fact) -> int:
 def _at(o: Fact) -> float:
     at = o.fields.get("at")
     return float(at) if isinstance(at, int | float) else -1.0
+
+
+def beside_a_crash(base: FactBase, present: set[int], stall: Stall, crashes: Mapping[int, Fact]) -> set[int]:
+    """Of ranks whose silence means something those that the end of another rank does not explain: a launcher ends the
+    other processes of a host together, and here others of the rank's own host live on and time out."""
+    if not crashes or not stall.world or (len(present) + len(crashes)) * FEW > stall.world:
+        return set()
+    alive: dict[str, int] = defaultdict(int)
+    for rank in stall.waiting:
+        alive[base.rank_host.get(rank, "")] += 1
+    return {r for r in present - crashes.keys() if (host := base.rank_host.get(r)) and alive[host] > 1}
