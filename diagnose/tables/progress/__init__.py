@@ -183,7 +183,7 @@ def stall_facts(
         present = beside_a_crash(base, present, stall, crashes)
     if died and present:  # a second fault beside the crash
         yield Fact("", "stall", fields, stall.evidence)
-        fields |= {"verdict": "behind_rank", "effect": suffering(stall, False)}
+        fields = {**fields, "verdict": "behind_rank", "effect": suffering(stall, False)}
     if stall.waiting and len(present) * 2 <= len(everyone) and (died or verdict == "partial_evidence"):
         guilty += [suspect(base, rank, "absent", stall, None) for rank in sorted(present)]
     guilty = guilty[:MAX_SUSPECTS]

@@ -316,7 +316,7 @@ def _only_unknown(o: Operation) -> bool:
 
 
 def _sole_unknown(open_ends: Sequence[End]) -> set[int]:
-    """The one rank without a dump that every open operation waits for, where at least two ranks do in different ones."""
+    """The one rank without a dump that every open operation waits for, where at least two ranks wait."""
     operations = [o for end in open_ends for o in end.operations]
     unknown = set[int]().union(*(o.unknown for o in operations))
     waiting = set[int]().union(*(o.waiting for o in operations))
