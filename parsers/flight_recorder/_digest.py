@@ -24,6 +24,9 @@ from ._transfers import MAX_PAIRS, P2P, Transfers
 
 MAX_CODES = 4_096
 """Collectives per group whose signatures are kept, the newest."""
+ROUND_S = 5.0
+"""Operations that completed within one round of the watchdog were enqueued within so much (chosen by us): hosts run
+ahead of their GPUs, but not for longer."""
 COALESCED = ":coalesced"
 _STATES = ("scheduled", "started", "completed")
 
@@ -271,10 +274,13 @@ def _dump_record(
 
 
 def _fresh(dump: Dump) -> int:
-    """Completed operations that are not retired, where most are: the watchdog retires them every 100 ms."""
-    done = [e.get("retired") is True for e in dump.entries if isinstance(e, dict) and e.get("state") == "completed"]
-    retired = sum(done)
-    return len(done) - retired if retired * 2 > len(done) else 0
+    """Completed operations that are not retired: the watchdog retires them every 100 ms. Where those stem from a longer
+    time, it has stopped, or there is none."""
+    fresh = [
+        e for e in dump.entries if isinstance(e, dict) and e.get("state") == "completed" and e.get("retired") is False
+    ]
+    times = [at for e in fresh if (at := _time(e)) is not None]
+    return len(fresh) if times and max(times) - min(times) <= ROUND_S else 0
 
 
 def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) -> Record:

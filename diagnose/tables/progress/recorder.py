@@ -139,7 +139,7 @@ def recording(base: FactBase) -> Recording:
         found.exchanged |= better.keys() - low - high
     _drop_contradicting(found, low, high)
     fresh = sum("fresh" in dump.fields for dump in found.dumps.values())
-    found.running |= fresh * 2 > len(found.dumps)  # long after a stall began, nothing has just completed
+    found.running |= fresh * 4 >= len(found.dumps) > 0  # long after a stall began, nothing has just completed
     return found
 
 

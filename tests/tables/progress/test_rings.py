@@ -97,3 +97,25 @@ def test_operations_that_have_just_completed_tell_of_a_job_that_runs() -> None:
     for r in range(8):
         made[r][4]["retired"] = False
     assert not suspects(judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups=groups))
+
+
+def behind_by_one(*, retired: int, apart: int = 1, fresh_ranks: int = 8) -> list[Fact]:
+    """Rank 3 of 8 lacks operation 6; of the first five `retired` are, `apart` times 10 ms after each other."""
+    made = {r: [done(DATA, n, n * apart) for n in range(1, 6)] for r in range(8)}
+    for r in range(8):
+        for young in made[r][retired:] if r < fresh_ranks else []:
+            young["retired"] = False
+        if r != 3:
+            made[r].append(open_(DATA, 6, 6 * apart))
+    return judged({f"d_{r}": (made[r], 8) for r in made}, pipe=False, groups={DATA: range(8)})
+
+
+def test_where_most_has_just_completed_the_job_runs() -> None:
+    assert not suspects(behind_by_one(retired=1))
+    assert not suspects(behind_by_one(retired=0))
+    assert not suspects(behind_by_one(retired=4, fresh_ranks=2))
+    assert suspects(behind_by_one(retired=4, fresh_ranks=1)) == {3}
+
+
+def test_without_a_watchdog_nothing_is_retired() -> None:
+    assert suspects(behind_by_one(retired=0, apart=200)) == {3}
