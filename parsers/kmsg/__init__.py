@@ -30,7 +30,9 @@ _SURE = re.compile(
     r"NVRM: Xid \(|SXid \(PCI|oom-kill:constraint=|segfault at [0-9a-f]{1,16} ip |PCIe Bus Error: severity="
     r"|available PCIe bandwidth, limited by|Marking clocksource '"
     r"|[Oo]ut of memory(?: \([^)\n]{1,40}\))?: Kill(?:ed)? process \d"
-    r"|nv_get_p2p_free_callback:|detected NVSwitch (?:non-)?fatal error|: unknown parameter '[^'\n]{1,80}' ignored"
+    r"|async reg mr failed\. status -?\d|Failed to process command [A-Z_]{4,30} \(opcode \d"
+    r"|mlx5_core: probe of [0-9a-f:.]{7,12} failed with error|nv_get_p2p_free_callback:"
+    r"|detected NVSwitch (?:non-)?fatal error|: unknown parameter '[^'\n]{1,80}' ignored"
 )
 _CANDIDATES = 400
 """Lines with what looks like a stamp that are looked at before a text is no kernel log."""

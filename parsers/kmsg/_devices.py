@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ._event import BDF, Event, Match, Recogniser, event, named
+from ._event import BDF, Event, Handler, Match, Recogniser, event, named
 
 
 def _aer_severity(text: str) -> str:
@@ -31,6 +31,27 @@ _NOTICE = re.compile(r"severity\([4-7]\)")
 def _mlx5_health(m: Match, message: str) -> Event | None:
     """Firmware also reports warnings and notes (syslog severities 4 to 7); those are no failure."""
     return None if _NOTICE.search(message) else named("mlx5_health")(m, message)
+
+
+def _probe_failed(m: Match, message: str) -> Event | None:
+    """A probe that is deferred (EPROBE_DEFER, -517) is tried again."""
+    return None if m["errno"] == "-517" else event("nic_probe_failed", message, m["device"], device=m["device"])
+
+
+_DRIVER = re.compile(r"\s{0,4}(?P<driver>[a-z]\w{1,24}):? [0-9a-fA-F][0-9a-fA-F:.-]{2,20}[:, ]")
+
+
+def _link(name: str) -> Handler:
+    """Links of one device; the driver is printed before the address on the bus."""
+    handle = named(name)
+
+    def tell(m: Match, message: str) -> Event | None:
+        found, driver = handle(m, message), _DRIVER.match(message)
+        if found is not None and driver is not None:
+            found.fields["driver"] = driver["driver"]
+        return found
+
+    return tell
 
 
 _INTERFACE = r"(?P<device>[A-Za-z][\w.@-]{1,31})"
@@ -120,19 +141,49 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     (
         "Link down",
         re.compile(rf"(?:mlx5_core|mlx4_en):? [0-9a-fA-F:.]{{7,16}},? {_INTERFACE}: Link down"),
-        named("link_down"),
+        _link("link_down"),
     ),
     (
         "Link up",
         re.compile(rf"(?:mlx5_core|mlx4_en):? [0-9a-fA-F:.]{{7,16}},? {_INTERFACE}: Link up"),
-        named("link_up"),
+        _link("link_up"),
     ),
-    ("ink is ", re.compile(rf"{_INTERFACE}: (?:NIC )?[Ll]ink is [Dd]own"), named("link_down")),
-    ("ink is ", re.compile(rf"{_INTERFACE}: (?:NIC )?[Ll]ink is [Uu]p"), named("link_up")),
+    ("ink is ", re.compile(rf"{_INTERFACE}: (?:NIC )?[Ll]ink is [Dd]own"), _link("link_down")),
+    ("ink is ", re.compile(rf"{_INTERFACE}: (?:NIC )?[Ll]ink is [Uu]p"), _link("link_up")),
     (
         "link status definitely down",
         re.compile(rf"(?:slave|interface) {_INTERFACE}\)?:? link status definitely down"),
-        named("link_down"),
+        _link("link_down"),
+    ),
+    (
+        "link status definitely up",
+        re.compile(rf"(?:slave|interface) {_INTERFACE}\)?:? link status definitely up"),
+        _link("link_up"),
+    ),
+    (
+        "mlx5_core: probe of ",
+        re.compile(rf"mlx5_core: probe of (?P<device>{BDF}) failed with error (?P<errno>-\d{{1,4}})"),
+        _probe_failed,
+    ),
+    (
+        "probe with driver mlx5_core failed",
+        re.compile(
+            rf"mlx5_core (?P<device>{BDF}): probe with driver mlx5_core failed with error (?P<errno>-\d{{1,4}})"
+        ),
+        _probe_failed,
+    ),
+    (
+        "async reg mr failed",
+        re.compile(r"(?:infiniband )?(?P<device>[\w-]{2,32}): .{0,80}async reg mr failed\. status"),
+        named("rdma_refused"),
+    ),
+    (
+        "Failed to process command ",
+        re.compile(
+            r"(?:infiniband |efa [0-9a-fA-F:.]{7,16} )?(?P<device>[\w-]{2,32}): Failed to process command"
+            r" (?:ALLOC_PD|REG_MR|CREATE_QP|CREATE_CQ) \(opcode"
+        ),
+        named("rdma_refused"),
     ),
     (
         "error cqe",

@@ -10,6 +10,7 @@ from typing import cast
 from diagnose.model import Digest, Fields, Line, Record, Scalar, Source
 from diagnose.parsing import evidence
 
+from ._boot import Starts
 from ._events import MAX_TEXT, Event, recognise
 from ._prefix import Head, spliced, split
 
@@ -123,6 +124,7 @@ class Log:
         self.apei_severity: str | None = None
         self.switched: tuple[Event, str | None, Moment, Line] | None = None
         """The clock source that the kernel switched to last."""
+        self.starts = Starts()
         self.end: tuple[Moment, str | None] | None = None
         """When the last line with a stamp was written, and its host."""
 
@@ -206,6 +208,7 @@ class Log:
 
     def _continuation(self, head: Head, now: Moment, line: Line) -> None:
         message = head.message
+        self.starts.take(message, now.at, now.uptime)
         bit = _ERROR_BIT.search(message)
         if bit:
             self._name_error(bit["device"].lower(), bit["name"])
@@ -248,6 +251,25 @@ class Log:
             event, host, now, line = self.switched
             if event.fields["device"] in _SLOW_CLOCKS:
                 self._note(event, host, now, line)
+        self._settle_links()
+
+    def _settle_links(self) -> None:
+        """Of links that went down: whether they came up again, or were not up yet when their driver started."""
+        ups: dict[object, tuple[int, int]] = {}
+        for key, seen in self.incidents.items():
+            if key[0] == "link_up":
+                first, last = ups.get(seen.fields.get("device"), (seen.first.number, 0))
+                ups[seen.fields.get("device")] = min(first, seen.first.number), max(last, seen.last.number)
+        for key, seen in self.incidents.items():
+            if key[0] != "link_down":
+                continue
+            up = ups.get(seen.fields.get("device"))
+            if up is not None and up[1] > seen.last.number:
+                seen.fields["recovered"] = True
+            elif (up is None or up[0] > seen.last.number) and self.starts.near(
+                str(seen.fields["text"]), seen.ended.at, seen.ended.uptime
+            ):
+                seen.fields["at_start"] = True
 
     def records(self) -> Iterator[Record | Digest]:
         """The incidents, and `covered` when the log goes on after them: its end tells their age."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from diagnose.model import MAX_WORLD, Fact, FactBase, Value, fold_ranks, unfold_ranks
 from diagnose.tables.progress.ras_moments import Moment, moment, without_copies
 from diagnose.tables.progress.ras_places import Places, gone_processes, gone_ranks
+from diagnose.tables.progress.ras_unanswered import unanswered
 from diagnose.tables.progress.stall import MAX_SUSPECTS, details, placed_ranks, some_evidence, what
 
 SNAPSHOT_LAG = 10
@@ -85,6 +86,7 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
         return verdict
     places = Places(base, seen)
     verdict.gone, verdict.dead = gone_ranks(seen, places), gone_processes(seen, places)
+    verdict.facts += unanswered(seen, places)
     seen = without_copies(seen)
     differences = _differences(_series(seen), len({moment(o) for o in seen if o.kind in ("ras_comm", "ras_count")}))
     if differences:

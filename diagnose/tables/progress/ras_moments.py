@@ -10,6 +10,7 @@ from diagnose.model import Fact
 Moment = tuple[float, str, int]  # time, source, snapshot within it
 
 _COPY = re.compile(r"(?: \([0-9]{1,3}\)|[ ._-]{1,3}copy\b.{0,12}|\.bak|\.orig|~)(?=\.|$)", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,20}")
 _OF_ANSWER = ("ras_comm", "ras_count", "ras_missing")
 OF_FILE = 1000
 """Numbers of answers between which time is known to have passed are so far apart."""
@@ -30,7 +31,7 @@ def without_copies(seen: list[Fact]) -> list[Fact]:
     """Observations without those of an answer pasted twice or of a copied file.
 
     Answers with the same content are one when RAS gives them one time, or when nothing tells their times and they come
-    from one file or from files of one name.
+    from one file or from files whose names tell no order.
     """
     answers: dict[Moment, list[str]] = defaultdict(list)
     for o in seen:
@@ -55,7 +56,12 @@ def _same(a: Moment, b: Moment) -> bool:
         return False
     if a[1] == b[1]:
         return together
-    return a[0] != 0.0 or (together and _name(a[1]) == _name(b[1]))
+    return a[0] != 0.0 or (together and _unordered(_name(a[1]), _name(b[1])))
+
+
+def _unordered(one: str, other: str) -> bool:
+    """Whether two names of files tell no order: they are equal, or differ by no number."""
+    return one == other or _NUMBER.findall(one) == _NUMBER.findall(other)
 
 
 def _name(source: str) -> str:
