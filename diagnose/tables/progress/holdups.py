@@ -26,6 +26,8 @@ from diagnose.tables.progress.waits import End, Operation
 CLEAR_LAG, CLEAR_AGE_S = 10, 5.0
 """A distance, and an age of the operation, beyond which a snapshot of a running job is unlikely where everybody waits
 for one rank (chosen by us): hosts run ahead of their GPUs by tens of operations, but not for seconds."""
+FEW, FEW_ASKED = 1 / 3, 1 / 8
+"""Shares of the ranks that may hold up the others where dumps alone tell of it (chosen by us)."""
 MAX_RING = 4
 """Rings of more ranks name nobody, unless somebody's order differs from all others."""
 
@@ -59,7 +61,7 @@ class Judge:
     ) -> None:
         self._base, self._found, self._crashes, self._verdict = base, found, crashes, verdict
         self._sole: set[int] = set()
-        self._certain, self._opens, self._one_end = certain, alone, False
+        self._certain, self._opens, self._one_end = certain, alone and not found.asked_for, False
         self._alone = alone and not found.moved
         self._tops = {
             id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
@@ -109,9 +111,7 @@ class Judge:
         known = members - len(operation.unknown)
         lonely = len(operation.waiting) * 4 <= known and (len(named) + len(operation.waiting)) * 4 >= 3 * known
         leaders = operation.waiting if lonely and known >= 4 and not own_gpu else set[int]()
-        certain = self._certain or self._looks_stalled(
-            lag, len(leaders or named) * 3 <= max(members, self._found.world)
-        )
+        certain = self._certain or self._looks_stalled(lag, len(leaders or named), max(members, self._found.world))
         victims = max(e.victims for e in several)
         crashed = named & self._crashes.keys() if not leaders else set[int]()
         verdict = "missing_rank" if crashed else "ahead" if leaders else "behind_rank" if certain else "snapshot"
@@ -142,12 +142,15 @@ class Judge:
         many = f"{count} dumps of another job or attempt were left out"
         return f" ({one if count == 1 else many})" if count else ""
 
-    def _looks_stalled(self, lag: int, few: bool) -> bool:
+    def _looks_stalled(self, lag: int, count: int, world: int) -> bool:
         """No time-out was reported. Dumps alone are usually written at one, when at least half of the ranks wait;
-        beside logs without any they may be a snapshot of a running job, unless everybody waits for the same and the
+        where somebody asked for them, `count`, the ranks that hold up the others, must be very few.
+        Beside logs without any they may be a snapshot of a running job, unless everybody waits for the same and the
         distance is large."""
+        if self._alone and self._found.asked_for and not (self._one_end and count <= max(1, world * FEW_ASKED)):
+            return False
         if self._alone:
-            return (few or lag >= 2) and len(self._verdict.waiting) * 2 >= len(self._found.dumps)
+            return (count <= world * FEW or lag >= 2) and len(self._verdict.waiting) * 2 >= len(self._found.dumps)
         return self._one_end and lag >= CLEAR_LAG and symptom_age(self._found) >= CLEAR_AGE_S
 
     def _lag(self, rank: int) -> int:

@@ -119,3 +119,12 @@ def test_where_most_has_just_completed_the_job_runs() -> None:
 
 def test_without_a_watchdog_nothing_is_retired() -> None:
     assert suspects(behind_by_one(retired=0, apart=200)) == {3}
+
+
+def test_dumps_of_active_operations_alone_were_asked_for() -> None:
+    def late(ranks: set[int]) -> set[Any]:
+        made = {r: [] if r in ranks else [open_(DATA, 6, 6)] for r in range(16)}
+        return suspects(judged({f"d_{r}": (made[r], 16) for r in made}, pipe=False, groups={DATA: range(16)}))
+
+    assert late({3}) == {3}
+    assert not late({0, 5, 6, 9})
