@@ -264,7 +264,7 @@ def inflight_network(rng: Random, swapped: bool) -> Scenario:
     return Scenario(bundle, Truth(
         roots=[rule],
         consequences=["rdma/retry-exceeded", "stall/inflight-network"],
-        may=["rdma/ack-timeouts", "stall/undetermined"],
+        may=["link/down-in-kernel-log", "rdma/ack-timeouts", "stall/link-down-meanwhile", "stall/undetermined"],
         absent=["gpu/*", "clock/*", "host/*", "stall/missing-rank-crashed"],
         subjects={rule: {"host": [guilty.name], "nic": [nic.device]}},
         evidence={rule: [there, bundle.at(f"{guilty.name}/kernel/dmesg-T.txt", "Link down")]},
