@@ -27,6 +27,8 @@ MAX_CODES = 4_096
 ROUND_S = 5.0
 """Operations that completed within one round of the watchdog were enqueued within so much (chosen by us): hosts run
 ahead of their GPUs, but not for longer."""
+MAX_LOST = 100
+"""So many entries at the end may be lost; where `pg_status` tells of more, one of the two is wrong (chosen by us)."""
 COALESCED = ":coalesced"
 _STATES = ("scheduled", "started", "completed")
 
@@ -37,7 +39,7 @@ class _Progress:
     """What is added up for one process group."""
 
     __slots__ = (
-        "coalesced", "codes", "completed", "desc", "done", "doubtful", "ends", "enqueued", "last", "members",
+        "coalesced", "codes", "completed", "desc", "done", "doubtful", "ends", "enqueued", "last", "lost", "members",
         "name", "newest", "parts", "pending", "seqs", "started", "status_only", "transfers",
     )  # fmt: skip
 
@@ -51,7 +53,7 @@ class _Progress:
         self.ends: dict[int, int] = {}
         self.doubtful: set[int] = set()
         self.coalesced = False
-        self.done = self.last = self.newest = -1
+        self.done = self.last = self.newest = self.lost = -1
         self.transfers = Transfers(members)
         self.status_only = True
 
@@ -211,7 +213,10 @@ def _take_status(dump: Dump, groups: dict[tuple[int, str], _Progress]) -> None:
         )
         if progress.status_only:
             progress.enqueued, progress.started, progress.completed = enqueued, started, completed
-        elif enqueued == progress.enqueued:
+        elif 0 <= enqueued - progress.enqueued <= MAX_LOST:
+            if progress.first_pending < 0 and progress.enqueued <= max(progress.completed, completed) < enqueued:
+                progress.lost = max(progress.completed, completed) + 1
+            progress.enqueued = enqueued
             progress.completed = max(progress.completed, completed)
             progress.started = max(progress.started, started, progress.completed)
 
@@ -307,6 +312,12 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
             "pending_count": len(p.pending), "pending_order": p.first_pending, "pending_at": _time(entry),
             "pending_site": site,
         }  # fmt: skip
+    elif p.lost >= 0:
+        optional |= {
+            "pending_seq": p.lost,
+            "pending_order": len(dump.entries),
+            "pending_count": p.enqueued - p.lost + 1,
+        }
     transfers = p.transfers.pending()
     if transfers:
         position, number, head = transfers[0]

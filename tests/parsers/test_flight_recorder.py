@@ -222,6 +222,14 @@ def test_an_unreadable_state_before_completed_operations_is_not_pending() -> Non
     assert group.fields["pending_seq"] == 9
 
 
+@pytest.mark.parametrize(("enqueued", "reached"), [(9, 9), (9_000, 8)])
+def test_the_status_tells_of_entries_that_are_lost(enqueued: int, reached: int) -> None:
+    told = {"last_enqueued_collective": enqueued, "last_started_collective": -1, "last_completed_collective": 8}
+    (group,) = groups(read(pickle.dumps(dump([entry(7), entry(8)], pg_status={"0": told}), 2))).values()
+    assert group.fields["enqueued"] == reached
+    assert group.fields.get("pending_seq") == (9 if reached == 9 else None)
+
+
 def test_copies_of_entries_are_no_parts_of_a_coalesced_call() -> None:
     made = [entry(7), entry(8), entry(9, state="scheduled")]
     (group,) = groups(read(pickle.dumps(dump(made * 2), 2))).values()

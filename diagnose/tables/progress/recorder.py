@@ -171,9 +171,10 @@ def _row(rank: int, fact: Fact) -> Row:
     for word in str(f.get("p2p", "")).split():
         peer, _, count = word[1:].partition("*")
         peers[word[0], int(peer)] = int(count)
+    op = f.get("pending_op") or ("" if "pending_seq" in f else f.get("last_op"))
     return Row(
         rank, fact, _int(f.get("enqueued")), _int(f.get("completed"), -1) or 0, _int(f.get("pending_seq")),
-        _int(f.get("pending_order"), NEVER) or 0, str(f.get("pending_op") or f.get("last_op") or ""),
+        _int(f.get("pending_order"), NEVER) or 0, str(op or ""),
         at if isinstance(at := f.get("pending_at"), float) else None, peers, _int(f.get("p2p_seq")),
         _int(f.get("p2p_order"), NEVER) or 0,
         tuple((word[0], int(word[1:])) for word in str(f.get("p2p_head", "")).split()),

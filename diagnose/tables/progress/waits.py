@@ -125,7 +125,7 @@ def _operations(
 def _collective(found: Recording, firsts: Mapping[int, _Key], group: Group, key: _Key) -> Operation:
     seq = key[2]
     rows = group.rows
-    op = next((r.op for r in rows.values() if r.pending == seq), "")
+    op = next((r.op for r in rows.values() if r.pending == seq and r.op), "")
     made = Operation(group, seq, op)
     finished = False
     earliest = min((r.at for r in rows.values() if r.pending == seq and r.at is not None), default=None)

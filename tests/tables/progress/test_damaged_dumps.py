@@ -58,6 +58,13 @@ def test_an_unreadable_last_entry_is_no_missing_dump_and_no_late_rank() -> None:
     assert suspects(found_in(made)) == {3}
 
 
+def test_a_rank_whose_status_tells_of_the_lost_last_entry_is_not_late() -> None:
+    told = {"last_enqueued_collective": 21, "last_started_collective": -1, "last_completed_collective": 20}
+    made = job(late=3)
+    del made[5][-1]
+    assert suspects(found_in(made, status={5: {"0": told}})) == {3}
+
+
 def test_a_dump_that_cannot_be_read_is_no_missing_dump() -> None:
     made = job()
     del made[5]
