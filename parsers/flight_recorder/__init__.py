@@ -22,6 +22,8 @@ TOPICS = ("flight_recorder",)
 _KEYS = (b"pg_config", b"pg_status", b"entries", b"profiling_name", b"record_id")
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _NAME = re.compile(r"(?:^|[_.-])trace_rank_\d{1,7}(?:\.json)?$")
+_NAME_OF_EMPTY = re.compile(_NAME.pattern + r"|^(?:fr|dump|trace)[_-]?(?:rank[_-]?)?\d{1,7}(?:\.(?:json|pickle|pkl))?$")
+"""Dumps are renamed when collected; an empty file of such a name is one that could not be written or copied."""
 
 
 def sniff_bytes(head: bytes, name: str) -> float:
@@ -36,7 +38,8 @@ def sniff_bytes(head: bytes, name: str) -> float:
     else:
         plain = head.replace(b"\0", b"")
         named = not head or sum(key in plain for key in _KEYS) > 1
-    return 0.5 if named and _NAME.search(name.rpartition("/")[2]) else 0.0
+    known = _NAME if head else _NAME_OF_EMPTY
+    return 0.5 if named and known.search(name.rpartition("/")[2]) else 0.0
 
 
 def scan_bytes(data: bytes, source: Source) -> Iterator[Record]:

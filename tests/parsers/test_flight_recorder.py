@@ -291,3 +291,9 @@ def test_a_file_that_a_rank_left_is_known_even_if_it_cannot_be_read(form: bytes 
         read(data)
     (record,) = PARSER.unread(Source("s1", "nccl_trace_rank_5"))
     assert not vocabulary().check(record.kind, record.fields)
+
+
+@pytest.mark.parametrize("name", ["dump_5", "x/trace-5.pickle", "fr_5.json", "nccl_trace_rank_5"])
+def test_an_empty_file_with_the_name_of_a_dump_is_one_that_a_rank_left(name: str) -> None:
+    assert PARSER.sniff_bytes(b"", name) == 0.5
+    assert PARSER.sniff_bytes(b"", "core.dump") == PARSER.sniff_bytes(b"", "notes-5.json") == 0
