@@ -312,6 +312,11 @@ def _group_record(dump: Dump, p: _Progress, rank: int | None, source: Source) ->
             "pending_count": len(p.pending), "pending_order": p.first_pending, "pending_at": _time(entry),
             "pending_site": site,
         }  # fmt: skip
+        later = next((at for number, at in p.pending.items() if number > p.completed and at > p.done), -1)
+        if seq < p.completed and p.first_pending < p.done and later >= 0:
+            entry = dump.entries[later]
+            number = entry.get("collective_seq_id", entry.get("seq_id"))
+            optional |= {"later_seq": number, "later_order": later, "later_at": _time(entry)}
     elif p.lost >= 0:
         optional |= {
             "pending_seq": p.lost,

@@ -162,7 +162,23 @@ def _groups(dumps: Mapping[int, Fact], by_source: Mapping[str, Sequence[Fact]]) 
             row, known = _row(rank, fact), group.rows.get(rank)
             if known is None or (row.enqueued or -1) > (known.enqueued or -1):  # damage tears a group in two
                 group.rows[rank] = row
+    for group in groups.values():
+        _pass_left_over(group)
     return list(groups.values())
+
+
+def _pass_left_over(group: Group) -> None:
+    """A collective that never started for the recorder, though most peers and the rank's own later ones completed, is
+    left over: collectives of a group run in order."""
+    for row in group.rows.values():
+        f, seq = row.fact.fields, row.pending
+        if seq is None or row.completed <= seq or f.get("pending_state") != "scheduled" or "pending_retired" in f:
+            continue
+        passed = sum(r.completed >= seq and (r.pending is None or r.pending > seq) for r in group.rows.values())
+        if passed * 2 > len(group.rows):
+            later = f.get("later_at")
+            row.pending, row.order = _int(f.get("later_seq")), _int(f.get("later_order"), NEVER) or 0
+            row.at = later if isinstance(later, float) else None
 
 
 def _row(rank: int, fact: Fact) -> Row:

@@ -65,6 +65,13 @@ def test_a_rank_whose_status_tells_of_the_lost_last_entry_is_not_late() -> None:
     assert suspects(found_in(made, status={5: {"0": told}})) == {3}
 
 
+def test_a_left_over_entry_before_completed_ones_is_not_pending() -> None:
+    for late in (3, None):
+        made = job(late=late)
+        made[5][9] |= {"state": "scheduled", "retired": False}
+        assert suspects(found_in(made)) == ({late} - {None})
+
+
 def test_a_dump_that_cannot_be_read_is_no_missing_dump() -> None:
     made = job()
     del made[5]
