@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import cast
 
 from diagnose import reference
-from diagnose.logic import conjuncts
+from diagnose.logic import Bindings, conjuncts, holds
 from diagnose.model import (
     CONFIDENCES,
     SEVERITIES,
@@ -102,7 +103,7 @@ def _finding(
         id=rule.id, severity=severity, confidence=confidence,
         role="context" if severity == "info" else "root", title=texts.title,
         summary=render(texts.says, lead),
-        subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(texts, lead),
+        subjects=_subjects(rule, bound), evidence=evidence, cause=texts.cause, remediation=_steps(rule, texts, lead),
         next_evidence=_next_evidence(rule, looks, unchecked, covered), look_alikes=looks,
         references=rule.references, shows_nothing=rule.shows_nothing,
     )  # fmt: skip
@@ -116,11 +117,14 @@ def _severity(rule: Rule, bound: Mapping[str, Fact]) -> Severity:
     return severity
 
 
-def _steps(texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
-    """Steps with their placeholders filled in: a step may name the host or device of the finding."""
+def _steps(rule: Rule, texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, ...]:
+    """The steps whose conditions hold, with their placeholders filled in: a step may name the host or device of the
+    finding."""
     filled: list[Step] = []
     spoken = (_spoken(bound, "HOST"), _spoken(bound, "the host"))
-    for step in texts.steps:
+    for step, condition in zip(texts.steps, rule.step_conditions, strict=False):
+        if condition is not None and holds(condition, cast(Bindings, bound)) is not True:
+            continue
         parts = {
             name: fill(value, spoken[name in ("text", "where")], shell=name not in ("text", "where"))
             if value

@@ -108,7 +108,7 @@ class Example:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One pathology: everything that is said about it lies here. `shows_nothing`: it says that its evidence cannot show
-    what it was taken for."""
+    what it was taken for. `step_conditions`: when each step is named, None for always."""
 
     id: str
     status: Status
@@ -128,6 +128,7 @@ class Rule:
     phase: int = 0
     examples: tuple[Example, ...] = ()
     shows_nothing: bool = False
+    step_conditions: tuple[Condition | None, ...] = ()
     path: str = ""
 
     @property

@@ -102,6 +102,10 @@ class Builder:
                 m.Explains(e) if isinstance(e, str) else m.Explains(e["id"], e.get("scope", "host"))
                 for e in data.get("explains") or ()
             ),
+            step_conditions=tuple(
+                self._condition(raw["when"], None, ("steps", n, "when")) if "when" in raw else None
+                for n, raw in enumerate(data["steps"])
+            ),
             look_alikes=tuple(self._look_alikes(data.get("look_alikes") or ())),
             thresholds=thresholds,
             references=tuple(data["references"]),

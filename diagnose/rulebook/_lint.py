@@ -96,6 +96,8 @@ def _steps(file: RuleFile) -> Iterator[RuleError]:
     steps: list[dict[str, Any]] = file.document.data["steps"]
     if steps[0]["effect"] != "read-only":
         yield _error(file, ("steps", 0), "the first step must be read-only")
+    if all("when" in step for step in steps):
+        yield _error(file, ("steps",), "at least one step must hold whatever the facts: without 'when'")
     for n, step in enumerate(steps):
         if step["effect"] != "read-only":
             for needed in ("verify", "rollback"):
