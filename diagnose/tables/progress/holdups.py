@@ -87,6 +87,10 @@ class Judge:
             sure = self._certain or (self._opens and len(self._verdict.waiting) * 2 >= len(self._found.dumps))
             if sure and end.operations and (not decided or self._crashed(end)):
                 self._open(end)
+            elif self._found.asked_for and end.operations and not decided:
+                operation = end.operations[0]
+                fields = self._stall(operation, "snapshot", set(), end.victims, False, set())
+                self._verdict.facts.append(self._fact(operation, fields, set()))
 
     def _guilty(self, found: Sequence[End]) -> None:
         by_operation: dict[int, list[End]] = defaultdict(list)
@@ -338,7 +342,10 @@ def _not_started(o: Operation) -> set[int]:
 def _others(o: Operation, verdict: str, found: Recording) -> str:
     """Whose dumps are missing, and which were left out and why."""
     if verdict == "snapshot":
-        return f"ranks {fold_ranks(o.waiting)} are in #{o.seq}, ranks {fold_ranks(o.behind)} not yet"
+        behind = f", {who(fold_ranks(o.behind))} not yet" if o.behind else ""
+        unknown = f"; {who(fold_ranks(o.unknown))} left no dump" if o.unknown else ""
+        where = "it" if o.seq is None else f"#{o.seq}"
+        return f"{who(fold_ranks(o.waiting))} {'are' if len(o.waiting) > 1 else 'is'} in {where}{behind}{unknown}"
     words = [
         f"{who(fold_ranks(ranks))} {text}" for ranks, text in (
             (o.unknown - found.left, "left no dump"),

@@ -90,4 +90,4 @@ def beside_a_crash(base: FactBase, present: set[int], stall: Stall, crashes: Map
     alive: dict[str, int] = defaultdict(int)
     for rank in stall.waiting:
         alive[base.rank_host.get(rank, "")] += 1
-    return {r for r in present - crashes.keys() if (host := base.rank_host.get(r)) and alive[host] > 1}
+    return {r for r in present - crashes.keys() if (host := base.rank_host.get(r)) and alive[host]}

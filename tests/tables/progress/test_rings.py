@@ -128,3 +128,9 @@ def test_dumps_of_active_operations_alone_were_asked_for() -> None:
 
     assert late({3}) == {3}
     assert not late({0, 5, 6, 9})
+
+
+def test_dumps_that_were_asked_for_and_in_which_all_wait_are_a_snapshot() -> None:
+    dumps = {f"d_{r}": ([open_(DATA, 6, 6)], 16) for r in range(16)}
+    (stall,) = [f for f in judged(dumps, pipe=False, groups={DATA: range(16)}) if f.kind == "stall"]
+    assert (stall.fields["verdict"], stall.fields["others"]) == ("snapshot", "ranks 0-15 are in #6")
