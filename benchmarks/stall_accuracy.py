@@ -5,7 +5,7 @@
 The seed is drawn and printed; `--only SEED` analyses one incident and prints what was said. An answer is *exact* when
 the ranks named by findings that are no consequences are those of the fault (for a dead NIC: its host, and no rank),
 *wrong* when a rank is named that has no part in it, *open* when nothing is named and the report says that it cannot
-tell.
+tell and asks for what would decide it, *unasked* when it says so and asks for something else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from diagnose import packs, rulebook  # noqa: E402
 from diagnose.model import Diagnosis, unfold_ranks  # noqa: E402
 from diagnose.run import NothingAnalysed, Options, analyse  # noqa: E402
 
-NO_BLAME = ("stall/undetermined",)
+NO_BLAME = ("stall/undetermined", "stall/standstill", "stall/snapshot-difference")
 NO_SITE = ROOT / "fixtures" / "site" / "none.toml"
 
 
@@ -59,23 +59,35 @@ def named(diagnosis: Diagnosis) -> tuple[set[int], set[str], bool]:
     return ranks, hosts, open_
 
 
+def asks_rightly(case: Incident, diagnosis: Diagnosis) -> bool:
+    """Whether the commands of a report that cannot tell hold one that would decide this incident."""
+    commands = [
+        str(part.command)
+        for f in diagnosis.findings if f.id in NO_BLAME
+        for part in (*f.remediation, *f.look_alikes)
+    ]  # fmt: skip
+    return any(word in command for word in case.asks for command in commands)
+
+
 def judge(case: Incident, diagnosis: Diagnosis) -> str:
     """exact, wrong, missed (quiet although something is broken), open or partly."""
     ranks, hosts, open_ = named(diagnosis)
+    told = any(f.id in NO_BLAME for f in diagnosis.findings)
+    unsure = "missed" if not told else "open" if asks_rightly(case, diagnosis) else "unasked"
     if case.fault == "healthy":
         return "exact" if not ranks and not hosts and not open_ else "wrong" if ranks else "alarm"
     guilty = set().union(*case.answers)
     if case.fault == "dead-nic":
         if ranks:
             return "wrong"
-        return "exact" if case.host in hosts else "open" if open_ else "missed"
+        return "exact" if case.host in hosts else unsure
     if ranks - guilty:
         return "wrong"
     if ranks in case.answers and (ranks or case.host in hosts):
         return "exact"
     if ranks:
         return "partly"
-    return "open" if open_ else "missed"
+    return unsure
 
 
 def run_one(seed: int, largest: int) -> dict[str, Any]:
@@ -129,7 +141,7 @@ def report(results: list[dict[str, Any]]) -> None:
         table[r["fault"]][r["verdict"]] += 1
         if r["verdict"] not in ("exact",) and not (r["verdict"] == "open" and r["may_pass"]):
             print("  not exact:", {k: v for k, v in r.items() if k != "seconds"})
-    verdicts = ("exact", "open", "partly", "missed", "alarm", "wrong")
+    verdicts = ("exact", "open", "unasked", "partly", "missed", "alarm", "wrong")
     print(f"{'fault':16s}" + "".join(f"{v:>8s}" for v in verdicts))
     for fault, found in sorted(table.items()):
         print(f"{fault:16s}" + "".join(f"{found[v]:8d}" for v in verdicts))
@@ -138,7 +150,7 @@ def report(results: list[dict[str, Any]]) -> None:
     tellable = [r for r in results if not r["may_pass"]]
     exact = sum(r["verdict"] == "exact" for r in tellable)
     full = [r for r in tellable if r["full"]]
-    unsure = sum(r["verdict"] in ("open", "missed", "partly") for r in full)
+    unsure = sum(r["verdict"] in ("open", "unasked", "missed", "partly") for r in full)
     print(
         f"exact {count['exact'] / n:.2%} of all {n};"
         f" {exact / len(tellable):.2%} of the {len(tellable)} that can be told"

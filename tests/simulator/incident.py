@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -10,14 +10,21 @@ from . import dumps, logs, ras
 from .faults import MAKERS, Run, broken, healthy, twice
 from .layout import draw
 
-EVIDENCE = {"dumps+logs": 40, "dumps": 28, "logs": 10, "ras": 10, "partial": 9, "few": 3}
+EVIDENCE = {"dumps+logs": 42, "dumps": 26, "logs": 10, "ras": 10, "partial": 10, "few": 2}
 """Shares. `partial`: dumps are missing or cut, logs end with their last 200 lines; `few`: what three ranks left."""
+KERNEL = {"dumps+logs": 0.95, "partial": 0.95}
+KERNEL_ELSE = 0.85
+"""How often the kernel log of a host whose NIC or GPU failed is there: what was collected on the hosts nearly always has
+it, what users send of single kinds less often."""
+DEVICES = ("dmesg", "hw_counters", "nvidia-smi")
+RANKS = ("nccl_trace", "py-spy", "FR_BUFFER", "stdout", "tail", "dump")
 
 
 @dataclass
 class Incident:
     """Files of the bundle, and what happened. `full`: the evidence is complete for its kind; `answers`: sets of ranks that
-    are a right answer; `may_pass`: nothing in the evidence names them, so that "cannot tell" is right."""
+    are a right answer; `may_pass`: nothing in the evidence names them, so that "cannot tell" is right; `asks`: the command
+    that would decide it holds one of these words."""
 
     seed: int
     files: dict[str, bytes]
@@ -28,7 +35,7 @@ class Incident:
     host: str | None = None
     full: bool = True
     may_pass: bool = False
-    notes: list[str] = field(default_factory=list)
+    asks: tuple[str, ...] = RANKS
 
     def write(self, folder: Path) -> Path:
         """The bundle as files."""
@@ -71,7 +78,7 @@ def _run(rng: Random, layout: object, evidence: str) -> Run | None:
 def _evidence(seed: int, rng: Random, run: Run, evidence: str) -> Incident:
     layout, truth = run.layout, run.truth
     how = dumps.style(rng)
-    clock = dumps.Clock(rng, layout, rng.choice((0.0, 0.01, 2.0, 90.0)))
+    clock = dumps.Clock(rng, layout, rng.choice((0.0, 0.01, 2.0, 55.0)))
     timeout_ms = rng.choice((600_000, 600_000, 1_800_000, 180_000))
     made = Incident(seed, {}, truth.fault, evidence, layout.world, [set(truth.ranks)], truth.host)
     if evidence in ("dumps+logs", "dumps", "partial", "few"):
@@ -81,7 +88,9 @@ def _evidence(seed: int, rng: Random, run: Run, evidence: str) -> Incident:
     silent = made.evidence == "dumps" and rng.random() < 0.15
     if told or (truth.crashed and not silent):
         _add_logs(made, rng, run, clock, timeout_ms)
-    kernel = hardware and rng.random() < 0.6
+    kernel = hardware and rng.random() < KERNEL.get(evidence, KERNEL_ELSE)
+    if hardware:
+        made.asks = DEVICES
     if kernel:
         made.files[f"{truth.host}/dmesg.txt"] = _text(logs.kernel_log(run, rng, clock))
     if evidence == "ras":
