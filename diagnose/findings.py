@@ -122,7 +122,9 @@ def _steps(rule: Rule, texts: Texts, bound: Mapping[str, Fact]) -> tuple[Step, .
     finding."""
     filled: list[Step] = []
     spoken = (_spoken(bound, "HOST"), _spoken(bound, "the host"))
-    for step, condition in zip(texts.steps, rule.step_conditions, strict=False):
+    conditions = dict(enumerate(rule.step_conditions))
+    for n, step in enumerate(texts.steps):
+        condition = conditions.get(n)
         if condition is not None and holds(condition, cast(Bindings, bound)) is not True:
             continue
         parts = {

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diagnose import findings, reference
 from diagnose.model import Arith, Compare, Const, Fact, Ref, SeverityChoice
 from diagnose.rulebook import lint, load, new_rule, run_examples
 from diagnose.rulebook._advice import step_problems
@@ -169,6 +170,20 @@ def test_statuses_and_the_cap_of_trial_rules(tmp_path):
     assert [choice.severity for choice in rule.severity] == ["minor", "minor"]
 
 
+def test_a_step_may_be_named_only_where_something_holds(tmp_path):
+    only = GOOD.replace("effect: read-only}", 'effect: read-only, when: "pause.value > 0.5"}')
+    rules = load_one(tmp_path, only).rules
+    shown = {}
+    for value in (0.25, 0.75):
+        fields = {"host": "n1", "device": "eth2", "metric": "tx_pause_share", "seconds": 10.0, "value": value}
+        (found,) = findings.judge(rules, reference.run(rules, [Fact("f1", "nic_rate", fields)]))
+        shown[value] = [s.text for s in found.remediation]
+    assert shown == {
+        0.25: ["Move the job off this host"],
+        0.75: ["Look at the counters twice", "Move the job off this host"],
+    }
+
+
 def test_thresholds_can_be_overridden(tmp_path):
     write(tmp_path, GOOD)
     (rule,) = load([tmp_path], overrides={"nic/eats-pause.max_share": "20%"}).rules
@@ -211,7 +226,10 @@ def test_derivations(tmp_path):
         assert load_one(tmp_path, GOOD + derive.replace(old, new)).errors
 
 
+ONLY = 'when: "pause.value > 0.5", effect:'
+
 LINT = [
+    (GOOD[GOOD.index("steps:"):], GOOD[GOOD.index("steps:"):].replace("effect:", ONLY), "must hold whatever the facts"),
     ("{text: \"Look at the counters twice\"", "{allow: no, text: \"Look at the counters twice\"", "too short"),
     ("effect: read-only}", "effect: changes-state}", "must be read-only"),
     ("effect: read-only}", "effect: changes-state}", "needs 'verify'"),
