@@ -66,6 +66,7 @@ _DOTTED = re.compile(r"(\w{3,60}):\.{2,}(\d{1,20})\s*$")
 _QUERY_HEAD = re.compile(r'Errors for (?:0x[0-9a-f]+ )?"([^"]{1,80})"')
 _QUERY_PORT = re.compile(r"\s+GUID 0x[0-9a-f]+ port (\d+|ALL):((?: ?\[\w+ == \d+[^\]]*\])+)")
 _QUERY_ITEM = re.compile(r"\[(\w+) == (\d{1,20})")
+_BANNER = re.compile(r"==> (\S+)")
 _STAMP = re.compile(r"\d{4}-[\d:.,TZ+ -]{15,31}")
 _HOST = re.compile(r"([A-Za-z][\w.-]{0,62}): (?=/sys/class/infiniband/)")
 _WHERE = re.compile(r"/sys/class/infiniband/([\w.-]{1,40})(?:/ports/(\d{1,3}))?(?:/(hw_counters|counters))?")
@@ -190,8 +191,8 @@ def _read(lines: Iterable[Line], source: Source) -> Iterator[Record]:
             if text.rstrip().endswith("]"):
                 yield from _json(held, place, source)
                 held = []
-        elif text.startswith("==> ") and text.split()[1] in KNOWN:
-            pending = (place, text.split()[1], line)
+        elif (m := _BANNER.match(text)) and m.group(1) in KNOWN:
+            pending = (place, m.group(1), line)
         elif _STAMP.fullmatch(text.strip()):
             place = replace(place, at=parse_time(text.strip())[0])
         elif m := _LIST.match(text):

@@ -87,6 +87,12 @@ def test_sniff_and_foreign_text() -> None:
             assert support.of(support.run(COUNTERS, text), "rdma_counter") == [], name
 
 
+def test_a_banner_without_a_name_is_skipped() -> None:
+    assert support.of(support.run(COUNTERS, "==> \n==> local_ack_timeout_err <==\n7\n"), "rdma_counter") == support.of(
+        support.run(COUNTERS, "\n==> local_ack_timeout_err <==\n7\n"), "rdma_counter"
+    )
+
+
 @given(mutations.hostile("rdma_counters"))
 @settings(max_examples=60, deadline=None)
 def test_hostile_text_never_breaks_it(text: str) -> None:
