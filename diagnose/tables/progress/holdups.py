@@ -26,8 +26,8 @@ from diagnose.tables.progress.waits import End, Operation
 CLEAR_LAG, CLEAR_AGE_S = 10, 5.0
 """A distance, and an age of the operation, beyond which a snapshot of a running job is unlikely where everybody waits
 for one rank (chosen by us): hosts run ahead of their GPUs by tens of operations, but not for seconds."""
-FEW, FEW_ASKED = 1 / 3, 1 / 8
-"""Shares of the ranks that may hold up the others where dumps alone tell of it (chosen by us)."""
+FEW = 1 / 3
+"""Share of the ranks that may hold up the others where dumps alone tell of it (chosen by us)."""
 MAX_RING = 4
 """Rings of more ranks name nobody, unless somebody's order differs from all others."""
 
@@ -61,7 +61,7 @@ class Judge:
     ) -> None:
         self._base, self._found, self._crashes, self._verdict = base, found, crashes, verdict
         self._sole: set[int] = set()
-        self._certain, self._opens, self._one_end = certain, alone and not found.asked_for, False
+        self._certain, self._opens, self._one_end = certain, alone, False
         self._alone = alone and not found.moved
         self._tops = {
             id(g): max((r.enqueued for r in g.rows.values() if r.enqueued is not None), default=-1)
@@ -87,10 +87,6 @@ class Judge:
             sure = self._certain or (self._opens and len(self._verdict.waiting) * 2 >= len(self._found.dumps))
             if sure and end.operations and (not decided or self._crashed(end)):
                 self._open(end)
-            elif self._found.asked_for and end.operations and not decided:
-                operation = end.operations[0]
-                fields = self._stall(operation, "snapshot", set(), end.victims, False, set())
-                self._verdict.facts.append(self._fact(operation, fields, set()))
 
     def _guilty(self, found: Sequence[End]) -> None:
         by_operation: dict[int, list[End]] = defaultdict(list)
@@ -147,12 +143,9 @@ class Judge:
         return f" ({one if count == 1 else many})" if count else ""
 
     def _looks_stalled(self, lag: int, count: int, world: int) -> bool:
-        """No time-out was reported. Dumps alone are usually written at one, when at least half of the ranks wait;
-        where somebody asked for them, `count`, the ranks that hold up the others, must be very few.
-        Beside logs without any they may be a snapshot of a running job, unless everybody waits for the same and the
-        distance is large."""
-        if self._alone and self._found.asked_for and not (self._one_end and count <= max(1, world * FEW_ASKED)):
-            return False
+        """No time-out was reported. Dumps alone are usually written at one, when at least half of the ranks wait, and
+        `count` ranks, few of the `world`, hold them up. Beside logs without any they may be a snapshot of a running
+        job, unless everybody waits for the same and the distance is large."""
         if self._alone:
             return (count <= world * FEW or lag >= 2) and len(self._verdict.waiting) * 2 >= len(self._found.dumps)
         return self._one_end and lag >= CLEAR_LAG and symptom_age(self._found) >= CLEAR_AGE_S

@@ -102,12 +102,6 @@ class Recording:
         """Ranks that left a dump which does not count."""
         return self.stale | self.cut | self.unread | self.impossible
 
-    @property
-    def asked_for(self) -> bool:
-        """They hold active operations alone: PyTorch writes such only when asked, never by itself at a time-out."""
-        active = [d.fields.get("only_active") is True for d in self.dumps.values() if d.fields.get("entries")]
-        return bool(active) and all(active)
-
 
 def recording(base: FactBase) -> Recording:
     """The picture; empty without dumps."""

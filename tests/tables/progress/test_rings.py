@@ -121,16 +121,12 @@ def test_without_a_watchdog_nothing_is_retired() -> None:
     assert suspects(behind_by_one(retired=0, apart=200)) == {3}
 
 
-def test_dumps_of_active_operations_alone_were_asked_for() -> None:
+def test_dumps_of_active_operations_alone_name_several_late_ranks() -> None:
+    """Some writers leave out what is complete, also at a time-out."""
+
     def late(ranks: set[int]) -> set[Any]:
         made = {r: [] if r in ranks else [open_(DATA, 6, 6)] for r in range(16)}
         return suspects(judged({f"d_{r}": (made[r], 16) for r in made}, pipe=False, groups={DATA: range(16)}))
 
     assert late({3}) == {3}
-    assert not late({0, 5, 6, 9})
-
-
-def test_dumps_that_were_asked_for_and_in_which_all_wait_are_a_snapshot() -> None:
-    dumps = {f"d_{r}": ([open_(DATA, 6, 6)], 16) for r in range(16)}
-    (stall,) = [f for f in judged(dumps, pipe=False, groups={DATA: range(16)}) if f.kind == "stall"]
-    assert (stall.fields["verdict"], stall.fields["others"]) == ("snapshot", "ranks 0-15 are in #6")
+    assert late({0, 5, 6, 9}) == {0, 5, 6, 9}
