@@ -45,6 +45,7 @@ GATES = (
     "exits with return code",
     "Worker exit type: ",
     "death signal",
+    "closing signal",
     "TORCH_",
     "NCCL_ASYNC_ERROR_HANDLING",
     "NCCL_BLOCKING_WAIT",

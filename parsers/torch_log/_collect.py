@@ -15,7 +15,7 @@ from ._head import Segment, Speaker, Years, group_of, rank_of, segments
 from ._messages import continues, messages
 from ._settings import backends, settings
 from ._timeouts import Timeouts
-from ._torchrun import called_process, death_signal
+from ._torchrun import called_process, closing_signal, death_signal
 from ._traceback import HEADER, Raised, bare, cause_of, follow, read_trace
 from ._watchdog import DESYNC_GATES, desync, event, squeeze, status, work
 from ._window import Window
@@ -106,6 +106,8 @@ class Collector:
             self._exits.ray(window, index, segment)
         elif "Fatal Python error: " in text:
             self._exits.fatal(window, index, segment)
+        elif "closing signal" in text and (closed := closing_signal(text)):
+            self.add("launcher_stop", closed, window.evidence(index), segment.speaker)
         elif "death signal" in text or "got signal: " in text:
             self._signal(window, index, segment)
         else:

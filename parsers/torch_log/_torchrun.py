@@ -27,6 +27,8 @@ _DEATH = re.compile(
     r"Received (?:Signals\.)?(?P<signal>SIG\w{2,8}|\d{1,2}) death signal|got signal: (?P<number>\d{1,2})"
 )
 
+_CLOSING = re.compile(r"Sending process (\d{1,9}) closing signal (SIG\w{2,8})")
+
 SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
     11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM", 24: "SIGXCPU",
@@ -90,6 +92,12 @@ def death_signal(text: str) -> str | None:
         return None
     word = m["signal"] or m["number"]
     return SIGNALS.get(int(word), f"signal {word}") if word.isdigit() else word
+
+
+def closing_signal(text: str) -> dict[str, Any] | None:
+    """Process that torchrun ends because another one of its host failed, and the signal."""
+    m = _CLOSING.search(text)
+    return {"pid": int(m[1]), "signal": m[2]} if m else None
 
 
 def torn_report(window: Window, index: int) -> list[Exit]:

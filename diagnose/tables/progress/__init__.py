@@ -74,8 +74,10 @@ def derive(base: FactBase) -> Iterator[Fact]:
         stalls, different = _logged_stalls(base, crashes, mismatches, symptoms, ras)
         stalls = [s if (s.world or 0) <= MAX_WORLD else replace(s, world=None) for s in stalls]
         mismatches += different
-        if not mismatches:
-            stalls = job_wide(stalls, base.world, crashes)
+        whole = job_wide(stalls, base.world, crashes) if not mismatches else None
+        idle = known_ranks(base) - waiting_ranks(base) - crashes.keys()
+        if whole is not None and outlived(base, idle - whole.waiting, whole):
+            stalls = [whole]
     named = {r: f for r, f in ras.gone.items() if f.fields["reason"] == "absent"} | named_absent(base)
     named = {r: f for r, f in named.items() if r not in recorder.guilty and r not in crashes}
     yield from (placed(base, m) for m in mismatches)

@@ -18,8 +18,8 @@ watchdog looks."""
 SHOWN = 3
 
 
-def job_wide(stalls: Sequence[Stall], world: int | None, explained: Collection[int]) -> list[Stall]:
-    """The stalls; as one where they are of several groups and nearly all ranks of the job wait in one of them.
+def job_wide(stalls: Sequence[Stall], world: int | None, explained: Collection[int]) -> Stall | None:
+    """The stalls as one, where their groups tell no members and nearly all ranks of the job wait in one of them.
 
     `explained` are ranks known to have ended.
     """
@@ -29,14 +29,14 @@ def job_wide(stalls: Sequence[Stall], world: int | None, explained: Collection[i
     unclear = any(s.kind != "watchdog" or s.behind or s.mismatch or not s.certain or s.done for s in stalls)
     whole = len(stalls) == 1 and stalls[0].world is not None
     if not stalls or unclear or whole or not silent or len(silent) * FEW > len(everyone) or not waiting <= everyone:
-        return list(stalls)
+        return None
     largest = sorted(stalls, key=lambda s: -len(s.waiting))
     words = "; ".join(what(s.op, s.seq, s.group) for s in largest[:SHOWN])
     more = f"; {len(largest) - SHOWN} more" if len(largest) > SHOWN else ""
-    merged = replace(
-        largest[0], group="", seq=None, op=f"what the others wait in ({words}{more})", waiting=waiting, world=world,
+    return replace(
+        largest[0], job_wide=True, group="", seq=None, op=f"what the others wait in ({words}{more})", waiting=waiting,
+        world=world,
         evidence=tuple(dict.fromkeys(e for s in largest for e in s.evidence[:2]))[:SHOWN * 2],
         elapsed_s=max((s.elapsed_s for s in stalls if s.elapsed_s is not None), default=None),
         timeout_s=max((s.timeout_s for s in stalls if s.timeout_s is not None), default=None),
     )  # fmt: skip
-    return [merged]

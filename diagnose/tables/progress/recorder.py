@@ -138,8 +138,9 @@ def recording(base: FactBase) -> Recording:
         found.contested -= better.keys()
         found.exchanged |= better.keys() - low - high
     _drop_contradicting(found, low, high)
-    fresh = sum("fresh" in dump.fields for dump in found.dumps.values())
-    found.running |= fresh * 4 >= len(found.dumps) > 0  # long after a stall began, nothing has just completed
+    waiting = {r for g in found.groups for r, row in g.rows.items() if row.first_order < NEVER}
+    fresh = sum("fresh" in found.dumps[r].fields for r in waiting & found.dumps.keys())
+    found.running |= fresh * 4 >= len(waiting) > 0  # long after a stall began, nothing of who waits has just completed
     return found
 
 
@@ -158,6 +159,10 @@ def _groups(dumps: Mapping[int, Fact], by_source: Mapping[str, Sequence[Fact]]) 
                 group.rows[rank] = row
     for group in groups.values():
         _pass_left_over(group)
+    for group in groups.values():
+        lost = [row for row in group.rows.values() if row.pending is not None and not row.op]
+        for row in lost if len(lost) * 2 > len(group.rows) else ():  # their status counts otherwise: none is lost
+            row.pending, row.order = None, NEVER
     return list(groups.values())
 
 

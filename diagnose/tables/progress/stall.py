@@ -47,6 +47,7 @@ class Stall:
     note: str = ""
     certain: bool = True
     done: frozenset[int] = frozenset()
+    job_wide: bool = False
 
 
 def what(op: str | None, seq: int | None, group: str | None) -> str:
@@ -161,9 +162,14 @@ def known_ranks(base: FactBase) -> set[int]:
 
 
 def waiting_ranks(base: FactBase) -> set[int]:
-    """Ranks that report a time-out or their position."""
-    kinds = ("torch_timeout", "torch_pg_status")
-    return {r for o in base.observations if o.kind in kinds and isinstance(r := o.fields.get("rank"), int)}
+    """Ranks that report a time-out, of NCCL or gloo, or their position."""
+    return {r for o in base.observations if _waits(o) and isinstance(r := o.fields.get("rank"), int)}
+
+
+def _waits(o: Fact) -> bool:
+    if o.kind in ("torch_error", "python_exception"):
+        return "imed out waiting" in str(o.fields.get("message", o.fields.get("text", "")))
+    return o.kind in ("torch_timeout", "torch_pg_status")
 
 
 def has_symptoms(base: FactBase) -> bool:

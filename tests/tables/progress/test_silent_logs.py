@@ -62,12 +62,9 @@ def test_groups_whose_job_is_of_unknown_size_name_nobody() -> None:
     assert not suspects(known)
 
 
-def test_one_lacking_in_each_of_several_logs() -> None:
-    """The storms are in the order of the ranks and end one rank early, in both logs: that is no cut."""
-    known = job(16, *(late(r) for r in range(16) if r not in (7, 15)))
-    assert suspects(known) == {7: "absent", 15: "absent"}
-    cut = job(16, *(late(r) for r in range(16) if r not in (6, 7, 15)))
-    assert not suspects(cut)
+def test_one_lacking_at_the_end_of_every_log() -> None:
+    """The storms are in the order of the ranks and end one rank early in every log: something has cut them all."""
+    assert not suspects(job(16, *(late(r) for r in range(16) if r not in (7, 15))))
 
 
 def test_a_silent_rank_beside_a_crash() -> None:
@@ -97,3 +94,34 @@ def test_one_dump_is_lacking_and_several_groups_wait_for_it() -> None:
     found = judged(dumps, pipe=False, groups=groups)
     named = {f.fields["rank"] for f in found if f.kind == "suspect_rank" and f.fields["reason"] == "unknown"}
     assert named == {1}
+
+
+def closed(rank: int, at: float) -> Given:
+    return "launcher_stop", {"pid": 4000 + rank, "signal": "SIGTERM", "rank": rank, "at": at}
+
+
+def test_ranks_that_the_launcher_ended_could_not_tell() -> None:
+    """In both logs the time-outs pass over one rank, which torchrun ended a moment, or minutes, after the first."""
+    storm = [(late(r)[0], {**late(r)[1], "at": 1000.0 + r / 10}) for r in range(16) if r not in (3, 11)]
+    starts: list[Given] = [
+        ("nccl_comm", {"comm_id": "0xa", "comm_rank": r, "rank": r, "nranks": 16, "state": "complete", "pid": 4000 + r})
+        for r in range(16)
+    ]
+    assert set(suspects(job(16, *starts, *storm))) == {3, 11}
+    assert not suspects(job(16, *starts, *storm, closed(3, 1000.9), closed(11, 1001.0)))
+    assert set(suspects(job(16, *starts, *storm, closed(3, 1090.0), closed(11, 1001.0)))) == {3}
+
+
+def test_ranks_that_work_on_wait_for_nobody() -> None:
+    """Ranks 14 and 15 train on, in a group of their own, after the others have timed out."""
+    storm = in_groups(14)
+    assert set(suspects(job(16, *storm, late(14, "PG 8 (tp)")))) == {15}
+    assert not suspects(job(16, *storm, step(14), step(15)))
+
+
+def test_a_rank_that_gloo_tells_to_wait_is_not_the_late_one() -> None:
+    gloo: Given = (
+        "python_exception",
+        {"rank": 5, "type": "RuntimeError", "message": "Timed out waiting 1800000ms for recv", "cause": "collective"},
+    )
+    assert not suspects(job(16, *in_groups(16, 5), gloo))
