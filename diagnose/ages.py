@@ -1,10 +1,13 @@
-"""Which kernel messages are too old to be of the job that is looked at: `old` and `before` of `kernel_event`.
+"""Which kernel messages are too old, or too late, to be a cause: `old`, `before` and `while_waiting` of `kernel_event`.
 
 Without a time, or without a sign of when the job failed, a message counts as the job's.
 """
 
 from __future__ import annotations
 
+import calendar
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,11 +32,17 @@ LIFE = frozenset({
 """Kinds whose times show that the job lived, or how it ended."""
 FAILURES = ("torch_error", "python_exception", "process_exit")
 
+MAX_DATE_S = 7.25e9
+"""The year 2200, before which all dates are (epoch seconds)."""
+_GLOG = re.compile(r"\[?[EWI](?P<stamp>\d{4} \d\d:\d\d:\d\d)")
+"""Stamp of a time-out, without a year."""
+
 Read = Sequence[tuple[Source, Sequence[Record]]]
 
 
 def with_age(observations: Sequence[Fact], read: Read) -> list[Fact]:
-    """Kernel messages with `old`, and with `before` in words where the job survived them for long, or no job is known.
+    """Kernel messages with `old`, and with `before` in words where the job survived them for long, or no job is known;
+    with `while_waiting` where they came clearly after all known waiting had begun.
 
     Old is what came a day or more before the job's last sign of life (else: before the capture, and where nothing tells
     its time either or stamps count from the boot, before the last line of their own log); what came clearly before the
@@ -50,6 +59,7 @@ def with_age(observations: Sequence[Fact], read: Read) -> list[Fact]:
         if r.kind == "kernel_event" and r.last_at is not None and r.evidence
     }  # fmt: skip
     failed = _failed_at(observations)
+    waits = _waits(observations, _last_year(observations))
     processes = {(o.fields.get("host"), pid) for o in observations if o.kind in LIFE and (pid := o.fields.get("pid"))}
     settled: list[Fact] = []
     for o in observations:
@@ -59,6 +69,8 @@ def with_age(observations: Sequence[Fact], read: Read) -> list[Fact]:
             end = max(lived) if lived else taken.get(path)
             began_at = began.get(path)
             since = _survived(last.get((path, o.evidence[0].first), at), failed)
+            if waits and _while_waiting(at - max(waits)):
+                o = replace(o, fields={**o.fields, "while_waiting": True})
             if began_at is not None and at < began_at - START_SLACK_S and o.get("event") in OF_PROCESSES:
                 o = replace(o, fields={**o.fields, "old": True})
             elif since is not None and (o.fields.get("host"), o.fields.get("pid")) not in processes:
@@ -92,15 +104,38 @@ def _ends_of_logs(read: Read) -> dict[str, float]:
     return ended
 
 
-def _failed_at(observations: Sequence[Fact]) -> tuple[float, float] | None:
-    """When the job began to wait, else when it first failed, and how long before that a cause may lie; in seconds."""
-    waits = [
+def _last_year(observations: Sequence[Fact]) -> int | None:
+    """Year of the last kernel message with a date that can be one."""
+    times = [
+        at for o in observations
+        if o.kind == "kernel_event" and isinstance(at := o.get("at"), int | float) and 0 <= at < MAX_DATE_S
+    ]  # fmt: skip
+    return time.gmtime(max(times)).tm_year if times else None
+
+
+def _waits(observations: Sequence[Fact], year: int | None = None) -> list[float]:
+    """When the operations that timed out began to wait; `year` is that of stamps without one, else they count not."""
+    return [
         at - float(ms) / 1000
         for o in observations
-        if o.kind == "torch_timeout" and isinstance(at := o.get("at"), int | float)
+        if o.kind == "torch_timeout" and (at := _time_of(o, year)) is not None
         and isinstance(ms := o.fields.get("elapsed_ms", o.get("timeout_ms")), int | float) and 0 <= ms < DAY_S * 1000
     ]  # fmt: skip
-    if waits:
+
+
+def _time_of(o: Fact, year: int | None) -> float | None:
+    if isinstance(at := o.get("at"), int | float):
+        return at
+    m = _GLOG.search(o.evidence[0].text) if year is not None and o.evidence else None
+    try:
+        return float(calendar.timegm(time.strptime(f"{year} {m['stamp']}", "%Y %m%d %H:%M:%S"))) if m else None
+    except ValueError:
+        return None
+
+
+def _failed_at(observations: Sequence[Fact]) -> tuple[float, float] | None:
+    """When the job began to wait, else when it first failed, and how long before that a cause may lie; in seconds."""
+    if waits := _waits(observations):
         return min(waits), LEAD_S
     failures = [at for o in observations if o.kind in FAILURES and isinstance(at := o.get("at"), int | float)]
     return (min(failures), LEAD_WITHOUT_TIMEOUT_S) if failures else None
@@ -113,3 +148,8 @@ def _survived(at: float, failed: tuple[float, float] | None) -> float | None:
     since = failed[0] - at
     zone = any(-ZONE_AFTER_S <= since - zone <= ZONE_BEFORE_S for zone in ZONES_S)
     return since if since > failed[1] and not zone else None
+
+
+def _while_waiting(late: float) -> bool:
+    """Whether something came after the waiting began by more than clocks and time zones explain."""
+    return late > ZONE_AFTER_S and not any(-LEAD_S <= late - zone <= ZONE_AFTER_S for zone in ZONES_S)

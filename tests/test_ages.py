@@ -87,3 +87,26 @@ def test_without_a_time_out_the_failure_may_have_come_hours_later():
     raised = record("python_exception", WAITS, 2, rank=0, type="DistBackendError", cause="collective", message="x")
     assert event([kill(WAITS - 2.6 * HOUR), raised]).get("old") is False
     assert event([kill(WAITS - 3.6 * HOUR), raised]).get("old") is True
+
+
+@pytest.mark.parametrize(
+    ("late", "told"), [(-60.0, None), (90.0, None), (300.0, True), (HOUR - 60, None), (HOUR + 900, True)]
+)
+def test_what_came_clearly_after_the_waiting_began_did_not_begin_it(late: float, told: bool | None):
+    down = record("kernel_event", WAITS + late, event="link_down", text="x")
+    assert event([down, TIMED_OUT]).get("while_waiting") is told
+
+
+def test_of_several_waits_the_last_to_begin_counts():
+    down = record("kernel_event", WAITS + 300, event="link_down", text="x")
+    again = record("torch_timeout", WAITS + 1800, 3, op="ALLREDUCE", seq=9, elapsed_ms=600_000, timeout_ms=600_000)
+    assert event([down, TIMED_OUT, again]).get("while_waiting") is None
+
+
+def test_time_outs_without_a_year_take_that_of_the_kernel_log():
+    stamp = "[rank0]:[E0112 13:56:40.000000000 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective"
+    told = Evidence("dmesg.txt", 2, 2, stamp)
+    timed_out = replace(TIMED_OUT, at=None, evidence=(told,))
+    for late, marked in ((300.0, True), (-300.0, None)):
+        down = record("kernel_event", WAITS + late, event="link_down", text="x")
+        assert event([down, timed_out]).get("while_waiting") is marked

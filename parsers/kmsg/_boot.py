@@ -12,6 +12,24 @@ MAX_DRIVERS = 4_096
 _DRIVER = re.compile(rf"mlx5_core (?P<device>{BDF}): firmware version: ")
 _PCI = re.compile(BDF)
 _HOST = "Linux version "
+_STOP = re.compile(rf"mlx5_core (?P<device>{BDF}): Shutdown was called")
+RESTART_S = 900.0
+"""A link that went down so soon before its host or driver stopped or started went down for that (seconds; chosen by us:
+servers take up to a quarter of an hour to start)."""
+
+
+def turned(message: str) -> str | None:
+    """PCI address of the NIC whose driver stopped or started, empty for the whole host, None for other messages."""
+    if message.startswith((_HOST, "reboot: ")):
+        return ""
+    m = _DRIVER.search(message) or _STOP.search(message)
+    return m["device"] if m else None
+
+
+def address(message: str) -> str:
+    """The first PCI address in a message, else empty."""
+    m = _PCI.search(message)
+    return m[0] if m else ""
 
 
 class Starts:
@@ -29,17 +47,20 @@ class Starts:
             self._seen = {"": (at, uptime)}
 
     def near(self, message: str, at: float | None, uptime: float | None) -> bool:
-        """Whether a message came shortly after the start of the host or of the driver of its device."""
+        """Whether a message came shortly after the start of the host or of the driver of its device; without any times,
+        whether it came after one."""
         if uptime is not None and uptime < SLACK_S:
             return True
-        m = _PCI.search(message)
-        for device in ("", m[0] if m else ""):
+        for device in ("", address(message)):
             if device not in self._seen:
                 continue
             start, since = self._seen[device]
             if at is not None and start is not None:
                 if at - start < SLACK_S:
                     return True
-            elif uptime is not None and since is not None and uptime - since < SLACK_S:
+            elif uptime is not None and since is not None:
+                if uptime - since < SLACK_S:
+                    return True
+            elif at is None and uptime is None:
                 return True
         return False

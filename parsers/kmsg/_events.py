@@ -17,7 +17,7 @@ RECOGNISERS = (*_gpu.RECOGNISERS, *_memory.RECOGNISERS, *_devices.RECOGNISERS, *
 
 CONTINUATIONS = (
     "(First)", "event severity: ", "device_id: ", "killed as a result of limit of", "Memory cgroup stats for ",
-    "NVRM: The NVIDIA GPU ", "firmware version: ", "Linux version ",
+    "NVRM: The NVIDIA GPU ", "firmware version: ", "Linux version ", "Shutdown was called", "reboot: ",
 )  # fmt: skip
 GATE = re.compile("|".join(re.escape(x) for x in dict.fromkeys([*(r[0] for r in RECOGNISERS), *CONTINUATIONS])))
 

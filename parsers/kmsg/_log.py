@@ -10,7 +10,7 @@ from typing import cast
 from diagnose.model import Digest, Fields, Line, Record, Scalar, Source
 from diagnose.parsing import evidence
 
-from ._boot import Starts
+from ._boot import RESTART_S, Starts, address, turned
 from ._events import MAX_TEXT, Event, recognise
 from ._prefix import Head, spliced, split
 
@@ -125,6 +125,8 @@ class Log:
         self.switched: tuple[Event, str | None, Moment, Line] | None = None
         """The clock source that the kernel switched to last."""
         self.starts = Starts()
+        self.turns: dict[str, tuple[int, Moment]] = {}
+        """Line and time at which a host (empty) or the driver of a NIC last stopped or started, by PCI address."""
         self.end: tuple[Moment, str | None] | None = None
         """When the last line with a stamp was written, and its host."""
 
@@ -167,6 +169,8 @@ class Log:
             seen = self.incidents[*event.key, episode] = _Incident(event.fields, host, line, line, now, now)
         elif not event.weak and not seen.strong:
             seen.fields, seen.first = event.fields, line
+        if "driver" in event.fields:
+            seen.fields.setdefault("driver", event.fields["driver"])
         seen.last = line
         if now.after(seen.ended) > 0 or (seen.ended.at is None and now.at is not None):
             seen.ended = now
@@ -209,6 +213,9 @@ class Log:
     def _continuation(self, head: Head, now: Moment, line: Line) -> None:
         message = head.message
         self.starts.take(message, now.at, now.uptime)
+        device = turned(message)
+        if device is not None and len(self.turns) < MAX_INCIDENTS:
+            self.turns[device] = (line.number, now)
         bit = _ERROR_BIT.search(message)
         if bit:
             self._name_error(bit["device"].lower(), bit["name"])
@@ -254,22 +261,39 @@ class Log:
         self._settle_links()
 
     def _settle_links(self) -> None:
-        """Of links that went down: whether they came up again, or were not up yet when their driver started."""
-        ups: dict[object, tuple[int, int]] = {}
+        """Of links that went down: whether they came up again, or were not up yet when their driver started.
+
+        Of a driver that did not take a NIC: whether it did later.
+        """
+        ups: dict[str, tuple[int, int]] = {}
         for key, seen in self.incidents.items():
             if key[0] == "link_up":
-                first, last = ups.get(seen.fields.get("device"), (seen.first.number, 0))
-                ups[seen.fields.get("device")] = min(first, seen.first.number), max(last, seen.last.number)
+                device = str(seen.fields.get("device", ""))
+                first, last = ups.get(device, (seen.first.number, 0))
+                ups[device] = min(first, seen.first.number), max(last, seen.last.number)
+                at = f"at {address(str(seen.fields['text']))}"
+                ups[at] = 0, max(seen.last.number, ups.get(at, (0, 0))[1])
         for key, seen in self.incidents.items():
+            device = str(seen.fields.get("device", ""))
+            if key[0] == "nic_probe_failed":
+                taken = max(self.turns.get(device, (0,))[0], ups.get(f"at {device}", (0, 0))[1])
+                if taken > seen.last.number:
+                    seen.fields["recovered"] = True
+                continue
             if key[0] != "link_down":
                 continue
-            up = ups.get(seen.fields.get("device"))
-            if up is not None and up[1] > seen.last.number:
+            up = ups.get(device)
+            if (up is not None and up[1] > seen.last.number) or self._restarted(seen):
                 seen.fields["recovered"] = True
             elif (up is None or up[0] > seen.last.number) and self.starts.near(
                 str(seen.fields["text"]), seen.ended.at, seen.ended.uptime
             ):
                 seen.fields["at_start"] = True
+
+    def _restarted(self, seen: _Incident) -> bool:
+        """Whether its host or driver stopped or started soon after a link went down."""
+        turns = [self.turns[d] for d in ("", address(str(seen.fields["text"]))) if d in self.turns]
+        return any(n > seen.last.number and moment.after(seen.ended) < RESTART_S for n, moment in turns)
 
     def records(self) -> Iterator[Record | Digest]:
         """The incidents, and `covered` when the log goes on after them: its end tells their age."""

@@ -27,6 +27,10 @@ def find(records: list[Record], event: str) -> Record:
         (("mlx5_core 0000:5c:00.0: firmware version: 28.39.1002", DOWN), {"at_start": True}),
         (("mlx5_core 0000:5c:00.0: firmware version: 28.39.1002", UP, DOWN), {}),
         (("mlx5_core 0000:aa:00.0: firmware version: 28.39.1002", DOWN), {}),
+        ((UP, DOWN, "mlx5_core 0000:5c:00.0: firmware version: 28.39.1002"), {"recovered": True}),
+        ((UP, DOWN, "mlx5_core 0000:5c:00.0: Shutdown was called"), {"recovered": True}),
+        ((UP, DOWN, "mlx5_core 0000:aa:00.0: Shutdown was called"), {}),
+        ((UP, DOWN, "reboot: Restarting system"), {"recovered": True}),
     ],
 )
 def test_whether_a_link_that_went_down_was_up_and_came_back(lines: tuple[str, ...], told: dict[str, bool]) -> None:
@@ -62,6 +66,44 @@ def test_a_nic_that_cannot_be_used(line: str, event: str, device: str) -> None:
     assert parser.sniff(text, "paste.txt") >= 0.5 or "probe with" in line
     (found,) = of(run(parser, text), "kernel_event")
     assert (found.fields["event"], found.fields["device"]) == (event, device)
+
+
+def test_a_link_that_fell_long_before_a_restart_fell_on_its_own() -> None:
+    text = f"[90000.000001] {UP}\n[90010.000001] {DOWN}\n[99000.000001] reboot: Restarting system"
+    assert "recovered" not in find(of(run(parser, text), "kernel_event"), "link_down").fields
+
+
+def test_a_port_that_is_unused_before_and_after_a_restart_without_years_in_stamps() -> None:
+    lines = ("01:00:00 node01 kernel: mlx5_core 0000:5c:00.0 ens3f0np0: Link down",
+             "01:06:00 node01 kernel: Linux version 5.15.0-91-generic",
+             "01:06:04 node01 kernel: mlx5_core 0000:5c:00.0: firmware version: 28.39.1002",
+             "01:06:09 node01 kernel: mlx5_core 0000:5c:00.0 ens3f0np0: Link down")  # fmt: skip
+    text = "\n".join(f"Dec 01 {line}" for line in lines)
+    assert find(of(run(parser, text), "kernel_event"), "link_down").fields["at_start"] is True
+
+
+@pytest.mark.parametrize(
+    ("later", "recovered"),
+    [
+        ("mlx5_core 0000:5c:00.0: firmware version: 28.39.1002", True),
+        (UP, True),
+        ("mlx5_core 0000:aa:00.0: firmware version: 28.39.1002", None),
+        ("EXT4-fs (sda2): mounted filesystem with ordered data mode", None),
+    ],
+)
+def test_a_nic_that_its_driver_takes_later(later: str, recovered: bool | None) -> None:
+    lines = ("mlx5_core 0000:5c:00.0: firmware version: 28.39.1002",
+             "mlx5_core: probe of 0000:5c:00.0 failed with error -110", later)  # fmt: skip
+    text = "\n".join(f"[{5 + n}.000001] {line}" for n, line in enumerate(lines))
+    assert find(of(run(parser, text), "kernel_event"), "nic_probe_failed").fields.get("recovered") is recovered
+
+
+def test_a_bond_tells_no_driver_and_the_next_line_does() -> None:
+    text = (
+        "[90000.000001] bond0: (slave eno2): link status definitely down, disabling slave\n"
+        "[90000.000002] tg3 0000:04:00.1 eno2: Link is down"
+    )
+    assert find(of(run(parser, text), "kernel_event"), "link_down").fields["driver"] == "tg3"
 
 
 def test_a_probe_that_is_deferred_is_no_failure() -> None:

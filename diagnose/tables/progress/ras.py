@@ -88,6 +88,7 @@ def ras_verdict(base: FactBase, *, symptoms: bool) -> RasVerdict:
     verdict.gone, verdict.dead = gone_ranks(seen, places), gone_processes(seen, places)
     verdict.facts += unanswered(seen, places)
     seen = without_copies(seen)
+    verdict.facts += _progress(_series(seen))
     differences = _differences(_series(seen), len({moment(o) for o in seen if o.kind in ("ras_comm", "ras_count")}))
     if differences:
         _Judge(places, verdict, symptoms, _largest(seen)).differences(differences)
@@ -158,6 +159,16 @@ def _standstill(series: dict[tuple[str, str], list[Counts]]) -> list[Fact]:
         "others": f"all {ranks} ranks have launched it",
     }  # fmt: skip
     return [Fact("", "stall", fields, some_evidence([*_all(moments[-2])[:1], *facts[:1]]))]
+
+
+def _progress(series: dict[tuple[str, str], list[Counts]]) -> list[Fact]:
+    """The first communicator and operation of which the last two answers tell different counts: hosts launch."""
+    for (comm, op), moments in sorted(series.items()):
+        if len(moments) > 1 and not moments[-1].same_as(moments[-2]):
+            group = f"communicator {comm}" if comm else "a communicator"
+            fields: dict[str, Value] = {"group": group, "op": op, "seq": max(moments[-1].groups)}
+            return [Fact("", "ras_progress", fields, some_evidence([*_all(moments[-2])[:1], *_all(moments[-1])[:1]]))]
+    return []
 
 
 def _all(counts: Counts) -> list[Fact]:

@@ -76,3 +76,10 @@ def test_an_answer_cut_after_its_table_tells_that_somebody_is_silent() -> None:
 
 def test_a_process_that_answers_later_is_not_silent() -> None:
     assert not silent(derived(("ras.t0.txt", INCOMPLETE, 0), ("ras.t1.txt", WHOLE, 1)))
+
+
+def test_counts_that_moved_between_two_answers_are_progress() -> None:
+    later = AHEAD.replace("operation 640", "operation 700").replace("operation 641", "operation 701")
+    moved = [f for f in derived(("ras.1.txt", AHEAD, 1), ("ras.2.txt", later, 2)) if f.kind == "ras_progress"]
+    assert [(f.fields["op"], f.fields["seq"]) for f in moved] == [("AllGather", 701)]
+    assert not [f for f in derived(("ras.1.txt", AHEAD, 1), ("ras.2.txt", AHEAD, 2)) if f.kind == "ras_progress"]
