@@ -447,7 +447,12 @@ def test_closed_streams_change_no_exit_code(tmp_path: Path) -> None:
 def test_signals_leave_nothing_behind(number: signal.Signals, code: int, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "diagnose", "analyze", "-"]
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+
+    def heed() -> None:  # whoever runs the tests in the background may have it ignored
+        signal.signal(number, signal.SIG_DFL)
+
+    piped = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, env=env, preexec_fn=heed, **piped) as process:
         until = time.monotonic() + 60
         while not list(tmp_path.iterdir()) and time.monotonic() < until:
             time.sleep(0.02)
