@@ -60,12 +60,9 @@ def named(diagnosis: Diagnosis) -> tuple[set[int], set[str], bool]:
 
 
 def asks_rightly(case: Incident, diagnosis: Diagnosis) -> bool:
-    """Whether the commands of a report that cannot tell hold one that would decide this incident."""
-    commands = [
-        str(part.command)
-        for f in diagnosis.findings if f.id in NO_BLAME
-        for part in (*f.remediation, *f.look_alikes)
-    ]  # fmt: skip
+    """Whether a step of a report that cannot tell would decide this incident; look-alikes are always listed, so they
+    do not count."""
+    commands = [str(step.command) for f in diagnosis.findings if f.id in NO_BLAME for step in f.remediation]
     return any(word in command for word in case.asks for command in commands)
 
 
